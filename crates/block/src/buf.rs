@@ -106,6 +106,17 @@ impl Data {
         self.range.start.is_multiple_of(align)
     }
 
+    /// Whether `next` begins where this view ends, in the same buffer.
+    pub fn adjoins(&self, next: &Data) -> bool {
+        Arc::ptr_eq(&self.buf, &next.buf) && self.range.end == next.range.start
+    }
+
+    /// This view and the one that adjoins it as one.
+    pub fn join(&self, next: &Data) -> Data {
+        assert!(self.adjoins(next), "only neighbours can be joined");
+        Data { buf: Arc::clone(&self.buf), range: self.range.start..next.range.end }
+    }
+
     /// The buffer, where this view was the last to hold it.
     pub fn into_buf(self) -> Option<Buf> {
         Arc::into_inner(self.buf)

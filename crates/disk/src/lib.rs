@@ -1,1 +1,88 @@
-//! disk
+//! The real [`Disk`]: a regular file or a block device, past the page cache where that can be had.
+//!
+//! Two backends do the same work: io_uring, and a pool of threads for systems that refuse it.
+//! Buffers are not registered with the kernel: registration wants one fixed region, and a
+//! [`block::Buf`] comes from the heap.
+mod blocking;
+mod error;
+mod flight;
+mod ioctl;
+mod lock;
+mod open;
+mod options;
+mod probe;
+mod ring;
+mod target;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use std::time::Duration;
+
+use block::{Completion, Disk, Geometry, Io, IoId, Wait};
+
+pub use error::OpenError;
+pub use open::open;
+pub use options::{Backend, DEPTH_MAX, Direct, OpenOptions};
+
+/// An open device. While it lives, no other process of this kind can open the same one.
+///
+/// It may be handed to another thread when none of its IO is in flight. Dropping it waits for
+/// everything that was kicked; what was only submitted never starts.
+#[derive(Debug)]
+pub struct FileDisk(Driver);
+
+#[derive(Debug)]
+enum Driver {
+    Ring(Box<ring::RingDisk>),
+    Threads(threads::ThreadDisk),
+}
+
+impl FileDisk {
+    /// Which backend does the work: "io_uring" or "threads".
+    pub fn backend(&self) -> &'static str {
+        match self.0 {
+            Driver::Ring(_) => "io_uring",
+            Driver::Threads(_) => "threads",
+        }
+    }
+}
+
+impl Disk for FileDisk {
+    fn geometry(&self) -> Geometry {
+        match &self.0 {
+            Driver::Ring(disk) => disk.geometry(),
+            Driver::Threads(disk) => disk.geometry(),
+        }
+    }
+
+    fn submit(&mut self, id: IoId, io: Io) {
+        match &mut self.0 {
+            Driver::Ring(disk) => disk.submit(id, io),
+            Driver::Threads(disk) => disk.submit(id, io),
+        }
+    }
+
+    fn kick(&mut self) {
+        match &mut self.0 {
+            Driver::Ring(disk) => disk.kick(),
+            Driver::Threads(disk) => disk.kick(),
+        }
+    }
+
+    fn complete(&mut self) -> Option<Completion> {
+        match &mut self.0 {
+            Driver::Ring(disk) => disk.complete(),
+            Driver::Threads(disk) => disk.complete(),
+        }
+    }
+}
+
+impl Wait for FileDisk {
+    fn wait(&mut self, at_most: Option<Duration>) {
+        match &mut self.0 {
+            Driver::Ring(disk) => disk.wait(at_most),
+            Driver::Threads(disk) => disk.wait(at_most),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! From a path to a disk: kind, lock, creation, shape, backend.
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use block::{ByteLen, Geometry, IoMode, SectorSize};
+use rustix::fs::Advice;
+
+use crate::error::OpenError;
+use crate::lock::{self, Access};
+use crate::options::{Backend, DEPTH_MAX, OpenOptions};
+use crate::probe::settle;
+use crate::ring::RingDisk;
+use crate::target::{Kind, Target, size_of, whole_sectors};
+use crate::threads::ThreadDisk;
+use crate::{Driver, FileDisk};
+
+/// Opens a regular file or a block device, alone among processes unless for reading only.
+pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<FileDisk, OpenError> {
+    let path = path.as_ref();
+    check(path, options)?;
+    match options.create {
+        Some(size) => create(path, size, options),
+        None => {
+            let kind = look(path)?;
+            let file = open_existing(path, kind, options.read_only)?;
+            lock(path, &file, options)?;
+            finish(path, file, options)
+        }
+    }
+}
+
+fn create(path: &Path, size: ByteLen, options: &OpenOptions) -> Result<FileDisk, OpenError> {
+    let file = open_new(path)?;
+    let created = Created(path);
+    if let Err(error) = lock(path, &file, options) {
+        // Somebody found the file before it was locked: it is theirs now, and stays.
+        if matches!(error, OpenError::InUse { .. }) {
+            created.keep();
+        }
+        return Err(error);
+    }
+    make_lasting(path, &file, size)?;
+    let disk = finish(path, file, options)?;
+    created.keep();
+    Ok(disk)
+}
+
+fn check(path: &Path, options: &OpenOptions) -> Result<(), OpenError> {
+    let depth = options.depth;
+    if !(1..=DEPTH_MAX).contains(&depth) {
+        return Err(OpenError::Depth { depth });
+    }
+    match options.create {
+        Some(size) if size.0 == 0 || !size.0.is_multiple_of(SectorSize::B4096.bytes()) => {
+            Err(OpenError::CreateSize {
+                path: path.into(),
+                size,
+            })
+        }
+        Some(_) if options.read_only => Err(OpenError::CreateReadOnly { path: path.into() }),
+        _ => Ok(()),
+    }
+}
+
+/// Looks before opening: only opening a fifo or a tape can already block or move something.
+fn look(path: &Path) -> Result<Kind, OpenError> {
+    kind_of(path, &std::fs::metadata(path).map_err(refused(path))?)
+}
+
+fn kind_of(path: &Path, metadata: &Metadata) -> Result<Kind, OpenError> {
+    let found = match metadata.file_type() {
+        kind if kind.is_file() => return Ok(Kind::File),
+        kind if kind.is_block_device() => return Ok(Kind::Device),
+        kind if kind.is_dir() => "directory",
+        kind if kind.is_fifo() => "fifo",
+        kind if kind.is_socket() => "socket",
+        kind if kind.is_char_device() => "character device",
+        _ => "file of an unknown kind",
+    };
+    Err(OpenError::WrongKind {
+        path: path.into(),
+        found,
+    })
+}
+
+fn refused(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+    move |error| {
+        let path = path.to_path_buf();
+        match error.kind() {
+            io::ErrorKind::NotFound => OpenError::NotFound { path },
+            io::ErrorKind::PermissionDenied => OpenError::Denied { path },
+            io::ErrorKind::AlreadyExists => OpenError::Exists { path },
+            io::ErrorKind::ResourceBusy => OpenError::InUse { path },
+            _ => OpenError::system(&path, "open")(error),
+        }
+    }
+}
+
+fn open_existing(path: &Path, kind: Kind, read_only: bool) -> Result<File, OpenError> {
+    // Without O_CREAT, O_EXCL claims a block device: it fails on a mounted one, and nobody can
+    // mount it while we live.
+    let claim = match kind {
+        Kind::Device if !read_only => libc::O_EXCL,
+        _ => 0,
+    };
+    // Should the path name a fifo by now, O_NONBLOCK keeps us from hanging; it is gone when the
+    // mode of IO is set.
+    File::options()
+        .read(true)
+        .write(!read_only)
+        .custom_flags(claim | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .map_err(refused(path))
+}
+
+fn open_new(path: &Path) -> Result<File, OpenError> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(refused(path))
+}
+
+/// A file that goes away again unless everything after its creation succeeds.
+struct Created<'a>(&'a Path);
+
+impl Created<'_> {
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Created<'_> {
+    fn drop(&mut self) {
+        // The caller hears of the failure that led here; a second one would only hide it.
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
+fn lock(path: &Path, file: &File, options: &OpenOptions) -> Result<(), OpenError> {
+    let access = if options.read_only {
+        Access::Shared
+    } else {
+        Access::Exclusive
+    };
+    match lock::take(file, access).map_err(OpenError::system(path, "lock"))? {
+        true => Ok(()),
+        false => Err(OpenError::InUse { path: path.into() }),
+    }
+}
+
+/// Gives a new file its size, and sees to it that a power failure does not take the file away:
+/// later flushes cover its content only, not its name.
+fn make_lasting(path: &Path, file: &File, size: ByteLen) -> Result<(), OpenError> {
+    file.set_len(size.0)
+        .map_err(OpenError::system(path, "set the size of"))?;
+    file.sync_all().map_err(OpenError::system(path, "sync"))?;
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(OpenError::system(path, "sync the directory of"))
+}
+
+fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, OpenError> {
+    let metadata = file.metadata().map_err(OpenError::system(path, "stat"))?;
+    let kind = kind_of(path, &metadata)?;
+    let units = settle(path, &file, kind, options.direct)?;
+    if units.mode == IoMode::Buffered {
+        begin_buffered(path, &file)?;
+    }
+    let size = size_of(&file, kind).map_err(OpenError::system(path, "ask the size of"))?;
+    let target = Target {
+        file: Arc::new(file),
+        kind,
+        read_only: options.read_only,
+        known: Geometry {
+            size: whole_sectors(size, units.sector),
+            sector: units.sector,
+            physical_sector: units.physical_sector,
+            mode: units.mode,
+        },
+    };
+    if target.known.size == ByteLen(0) {
+        return Err(OpenError::TooSmall {
+            path: path.into(),
+            size,
+        });
+    }
+    start(path, target, options).map(FileDisk)
+}
+
+/// What an earlier process wrote may be in memory only, and reads would not tell. After this,
+/// they come from the device.
+fn begin_buffered(path: &Path, file: &File) -> Result<(), OpenError> {
+    rustix::fs::fdatasync(file).map_err(|error| OpenError::Flush {
+        path: path.into(),
+        source: error.into(),
+    })?;
+    rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
+        .map_err(OpenError::system(path, "drop the cache of"))
+}
+
+fn start(path: &Path, target: Target, options: &OpenOptions) -> Result<Driver, OpenError> {
+    let threads = |target| {
+        ThreadDisk::new(target)
+            .map(Driver::Threads)
+            .map_err(OpenError::system(path, "start threads for"))
+    };
+    match options.backend {
+        Backend::Threads => threads(target),
+        Backend::Ring => RingDisk::new(target, options.depth)
+            .map(|disk| Driver::Ring(Box::new(disk)))
+            .map_err(|(_, source)| OpenError::NoRing { source }),
+        Backend::Auto => match RingDisk::new(target, options.depth) {
+            Ok(disk) => Ok(Driver::Ring(Box::new(disk))),
+            Err((target, _)) => threads(target),
+        },
+    }
+}

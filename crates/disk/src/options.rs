@@ -1,0 +1,51 @@
+//! What the caller may choose about an open disk.
+use block::ByteLen;
+
+/// The most IOs that a ring takes at once.
+pub const DEPTH_MAX: u32 = 32_768;
+
+const DEPTH_DEFAULT: u32 = 128;
+
+/// Who does the IO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring, or threads where the system refuses it.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    Ring,
+    Threads,
+}
+
+/// Whether IO goes past the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// Wherever the file system allows it.
+    #[default]
+    Auto,
+    Never,
+}
+
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    pub backend: Backend,
+    /// Writes and trims are refused, and other readers may open the disk too.
+    pub read_only: bool,
+    /// The IOs that may be in the kernel at once; more than that wait in a queue. Only for rings.
+    pub depth: u32,
+    /// Makes a sparse regular file of this size, which must not exist yet.
+    pub create: Option<ByteLen>,
+    pub direct: Direct,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            backend: Backend::Auto,
+            read_only: false,
+            depth: DEPTH_DEFAULT,
+            create: None,
+            direct: Direct::Auto,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The backend for systems without io_uring: workers that block, so that the owner never does.
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use block::{Completion, Disk, Geometry, Io, IoId, Wait};
+
+use crate::blocking::perform;
+use crate::flight::Flight;
+use crate::lock;
+use crate::target::{Kind, Target};
+
+const WORKERS: usize = 8;
+
+#[derive(Debug)]
+pub(crate) struct ThreadDisk {
+    target: Target,
+    /// Submitted, not yet kicked.
+    queued: Vec<Flight>,
+    /// Kicked, and not yet seen as finished.
+    outstanding: usize,
+    finished: VecDeque<Completion>,
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: Arc<File>,
+    kind: Kind,
+    sector_len: usize,
+    work: Mutex<Work>,
+    work_came: Condvar,
+    done: Mutex<Vec<Completion>>,
+    done_came: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    flights: VecDeque<Flight>,
+    closing: bool,
+}
+
+/// No invariant spans a panic here: each critical section is a single push, pop or append.
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ThreadDisk {
+    pub(crate) fn new(target: Target) -> io::Result<ThreadDisk> {
+        let shared = Arc::new(Shared {
+            file: Arc::clone(&target.file),
+            kind: target.kind,
+            sector_len: target.sector_len(),
+            work: Mutex::default(),
+            work_came: Condvar::new(),
+            done: Mutex::default(),
+            done_came: Condvar::new(),
+        });
+        let mut disk = ThreadDisk {
+            target,
+            queued: Vec::new(),
+            outstanding: 0,
+            finished: VecDeque::new(),
+            shared,
+            workers: Vec::with_capacity(WORKERS),
+        };
+        // An early return drops the disk, which ends the workers that did start.
+        for number in 0..WORKERS {
+            let shared = Arc::clone(&disk.shared);
+            let worker = std::thread::Builder::new()
+                .name(format!("disk-io-{number}"))
+                .spawn(move || shared.serve())?;
+            disk.workers.push(worker);
+        }
+        Ok(disk)
+    }
+
+    fn take(&mut self, done: &mut Vec<Completion>) {
+        self.outstanding -= done.len();
+        self.finished.extend(done.drain(..));
+    }
+}
+
+impl Disk for ThreadDisk {
+    fn geometry(&self) -> Geometry {
+        self.target.geometry()
+    }
+
+    fn submit(&mut self, id: IoId, io: Io) {
+        let decided = self.target.decide(&io);
+        let flight = Flight::new(id, io);
+        match decided {
+            Some(result) => self.finished.push_back(flight.end(result)),
+            None => self.queued.push(flight),
+        }
+    }
+
+    fn kick(&mut self) {
+        let count = self.queued.len();
+        if count == 0 {
+            return;
+        }
+        self.outstanding += count;
+        guard(&self.shared.work)
+            .flights
+            .extend(self.queued.drain(..));
+        for _ in 0..count.min(WORKERS) {
+            self.shared.work_came.notify_one();
+        }
+    }
+
+    fn complete(&mut self) -> Option<Completion> {
+        if self.finished.is_empty() && self.outstanding > 0 {
+            let shared = Arc::clone(&self.shared);
+            self.take(&mut guard(&shared.done));
+        }
+        self.finished.pop_front()
+    }
+}
+
+impl Wait for ThreadDisk {
+    fn wait(&mut self, at_most: Option<Duration>) {
+        self.kick();
+        if !self.finished.is_empty() || self.outstanding == 0 {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let done = guard(&shared.done);
+        let nothing = |done: &mut Vec<Completion>| done.is_empty();
+        let mut done = match at_most {
+            None => shared
+                .done_came
+                .wait_while(done, nothing)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(at_most) => {
+                shared
+                    .done_came
+                    .wait_timeout_while(done, at_most, nothing)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
+        };
+        self.take(&mut done);
+    }
+}
+
+impl Drop for ThreadDisk {
+    fn drop(&mut self) {
+        guard(&self.shared.work).closing = true;
+        self.shared.work_came.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has said so itself, and no IO of it is under way.
+            let _ = worker.join();
+        }
+        lock::release(&self.target.file);
+    }
+}
+
+impl Shared {
+    /// A worker's life: it ends when the disk closes and nothing is left to do.
+    fn serve(&self) {
+        while let Some(flight) = self.next() {
+            let completion = perform(&self.file, self.kind, self.sector_len, flight);
+            guard(&self.done).push(completion);
+            self.done_came.notify_one();
+        }
+    }
+
+    fn next(&self) -> Option<Flight> {
+        let mut work = guard(&self.work);
+        loop {
+            if let Some(flight) = work.flights.pop_front() {
+                return Some(flight);
+            }
+            if work.closing {
+                return None;
+            }
+            work = self
+                .work_came
+                .wait(work)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The bytes on the device. `docs/format.md` has the same as tables; the two change together.
+//!
+//! Everything is little-endian. Every structure is checksummed as a whole and names the pool, so
+//! that bytes of another pool, another time or another place are never taken for it.
+mod codec;
+mod object;
+mod page;
+mod record;
+mod slot;
+mod superblock;
+
+pub use codec::{Malformed, Reader};
+pub use object::decode as decode_object;
+pub use object::encode as encode_object;
+pub use page::{
+    Block, Child, Encoding, Entry, FAN_OUT, PageId, PageKind, PageProblem, PagePtr,
+    SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry, blank_page, child, entry, seal_page, set_child,
+    set_entry, set_space_entry, space_entry, verify_page, PAGE_HEADER,
+};
+pub use record::{BlockRecord, Record, Span};
+pub use slot::{SlotHeader, decode as decode_slot, encode as encode_slot, SLOT_HEADER};
+pub use superblock::{
+    FORMAT_VERSION, SUPERBLOCK_LEN, SpaceRoot, Superblock, SuperblockProblem, SPACE_ROOTS_MAX,
+};
+
+/// Feeds arbitrary bytes to every decoder: none may panic, whatever it is given.
+pub fn decode_any(bytes: &[u8]) {
+    let _ = Superblock::decode(bytes);
+    let _ = decode_slot(bytes, 0);
+    let _ = object::decode(bytes);
+    let mut reader = Reader::new(bytes);
+    while let Ok(Some(_)) = Record::decode(&mut reader) {}
+    if bytes.len() == crate::limits::MAP_PAGE {
+        for index in 0..FAN_OUT {
+            let _ = entry(bytes, index);
+            let _ = child(bytes, index);
+        }
+    }
+}

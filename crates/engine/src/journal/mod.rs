@@ -1,0 +1,6 @@
+//! The journal: a ring of blocks that holds every operation since the last checkpoint.
+mod replay;
+mod ring;
+
+pub use replay::{Replayed, replay};
+pub use ring::Ring;

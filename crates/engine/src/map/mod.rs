@@ -1,0 +1,14 @@
+//! The maps of volumes and the directory: pages in memory, looking up, and merging updates.
+mod directory;
+mod lookup;
+mod merge;
+mod pages;
+mod writer;
+
+pub use directory::{DirectoryContext, DirectoryEdit, DirectoryStep};
+pub use lookup::{Found, LeafCursor, lookup};
+pub use merge::{Carried, Merge, MergeContext, MergeStep, Source};
+pub use pages::{Got, PageKey, Pages, Waiter};
+pub use writer::PageWriter;
+
+pub use crate::format::space_entry as space_entry_of;

@@ -1,0 +1,203 @@
+//! Pages in memory: a cache of fixed size, and the reads that fill it.
+//!
+//! A page never changes at its place within an epoch, so the cache holds only clean pages, keyed
+//! by place and epoch, and dropping one is always right.
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use block::{Buf, Disk};
+
+use crate::format::{PageId, PageProblem, PagePtr, verify_page};
+use crate::limits::MAP_PAGE;
+use crate::pool::{Device, Purpose, ReadKey};
+use crate::units::{Epoch, Sector};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PageKey {
+    place: Sector,
+    born: Epoch,
+}
+
+impl From<PagePtr> for PageKey {
+    fn from(ptr: PagePtr) -> PageKey {
+        PageKey { place: ptr.places[0], born: ptr.born }
+    }
+}
+
+/// Who goes on when a page arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiter {
+    Read(ReadKey),
+    /// Checkpoint and allocation: they look again at every turn.
+    Pump,
+}
+
+pub enum Got {
+    Page(Arc<Buf>),
+    /// It is being read.
+    Wait,
+    /// Both copies are bad.
+    Bad(PageProblem),
+}
+
+struct Loading {
+    ptr: PagePtr,
+    id: PageId,
+    copy: usize,
+    waiters: Vec<ReadKey>,
+}
+
+struct Cached {
+    key: PageKey,
+    page: Arc<Buf>,
+    /// Used since the hand last passed.
+    hot: bool,
+}
+
+/// Keys are places on a device: multiplying spreads them well enough, and is much cheaper than a
+/// hash that withstands an adversary.
+#[derive(Default)]
+pub struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 29
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+type PlaceMap<V> = HashMap<PageKey, V, BuildHasherDefault<PlaceHasher>>;
+
+pub struct Pages {
+    pool: u64,
+    cached: Vec<Cached>,
+    index: PlaceMap<usize>,
+    hand: usize,
+    max: usize,
+    loading: PlaceMap<Loading>,
+    bad: PlaceMap<PageProblem>,
+    pub reads: u64,
+    /// Pages whose first copy was bad and whose second one answered.
+    pub second_copies: u64,
+}
+
+impl Pages {
+    pub fn new(pool: u64, max: usize) -> Pages {
+        Pages {
+            pool,
+            cached: Vec::new(),
+            index: PlaceMap::default(),
+            hand: 0,
+            max: max.max(16),
+            loading: PlaceMap::default(),
+            bad: PlaceMap::default(),
+            reads: 0,
+            second_copies: 0,
+        }
+    }
+
+    pub fn cached(&self) -> usize {
+        self.cached.len()
+    }
+
+    pub fn want<D: Disk>(
+        &mut self,
+        ptr: PagePtr,
+        id: PageId,
+        waiter: Waiter,
+        device: &mut Device<D>,
+    ) -> Got {
+        let key = PageKey::from(ptr);
+        if let Some(&at) = self.index.get(&key) {
+            self.cached[at].hot = true;
+            return Got::Page(Arc::clone(&self.cached[at].page));
+        }
+        if let Some(problem) = self.bad.get(&key) {
+            return Got::Bad(*problem);
+        }
+        let loading = match self.loading.entry(key) {
+            std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                device.read_sectors(ptr.places[0], MAP_PAGE, Purpose::Page(key));
+                free.insert(Loading { ptr, id, copy: 0, waiters: Vec::new() })
+            }
+        };
+        if let Waiter::Read(read) = waiter {
+            loading.waiters.push(read);
+        }
+        Got::Wait
+    }
+
+    /// Starts reading a page that will be wanted soon.
+    pub fn prefetch<D: Disk>(&mut self, ptr: PagePtr, id: PageId, device: &mut Device<D>) {
+        // Reading ahead more than the cache holds would throw out what was read first.
+        if self.loading.len() < self.max / 4 {
+            let _ = self.want(ptr, id, Waiter::Pump, device);
+        }
+    }
+
+    /// A read of a page came back. Returns who waited for it, if it is settled.
+    pub fn arrived<D: Disk>(
+        &mut self,
+        key: PageKey,
+        read: Option<Buf>,
+        device: &mut Device<D>,
+    ) -> Vec<ReadKey> {
+        let loading = self.loading.get_mut(&key).expect("a page that is being read");
+        self.reads += 1;
+        let verdict = match &read {
+            Some(bytes) => verify_page(bytes, self.pool, loading.id),
+            None => Err(PageProblem::Unreadable),
+        };
+        match (verdict, read) {
+            (Ok(()), Some(page)) => {
+                self.second_copies += loading.copy as u64;
+                self.insert(key, Arc::new(page));
+            }
+            (Err(_), _) if loading.copy == 0 => {
+                loading.copy = 1;
+                device.read_sectors(loading.ptr.places[1], MAP_PAGE, Purpose::Page(key));
+                return Vec::new();
+            }
+            (verdict, _) => {
+                // A bound, not a policy: damage is rare and the verdict can be found again.
+                if self.bad.len() > 1024 {
+                    self.bad.clear();
+                }
+                self.bad.insert(key, verdict.err().unwrap_or(PageProblem::Unreadable));
+            }
+        }
+        self.loading.remove(&key).expect("looked up above").waiters
+    }
+
+    /// Keeps a page that was just made.
+    pub fn remember(&mut self, ptr: PagePtr, page: Arc<Buf>) {
+        self.insert(PageKey::from(ptr), page);
+    }
+
+    fn insert(&mut self, key: PageKey, page: Arc<Buf>) {
+        if let Some(&at) = self.index.get(&key) {
+            self.cached[at].page = page;
+            return;
+        }
+        if self.cached.len() < self.max {
+            self.index.insert(key, self.cached.len());
+            self.cached.push(Cached { key, page, hot: false });
+            return;
+        }
+        while std::mem::take(&mut self.cached[self.hand].hot) {
+            self.hand = (self.hand + 1) % self.max;
+        }
+        let at = self.hand;
+        self.hand = (at + 1) % self.max;
+        self.index.remove(&self.cached[at].key);
+        self.index.insert(key, at);
+        self.cached[at] = Cached { key, page, hot: false };
+    }
+}

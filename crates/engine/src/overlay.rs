@@ -1,0 +1,254 @@
+//! The overlay: every update since the last checkpoint, indexed in memory.
+//!
+//! A write changes no map page. It is recorded in the journal and indexed here; a checkpoint
+//! merges the whole overlay into the maps in order of address. So a write never waits for a map
+//! page, replay of the journal reads none, and pages in memory are never dirty.
+//!
+//! Invariants:
+//! - Entries of one volume do not overlap.
+//! - `nodes` is at least the number of map pages that merging this overlay will write.
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use block::Seq;
+
+use crate::format::BlockRecord;
+use crate::units::{Granule, Slot, VolumeId};
+
+/// A change of one granule, or of a run of granules that became a hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    Block { block: BlockRecord, changed: Seq, slot: Slot },
+    Hole { count: u64, changed: Seq, slot: Slot },
+}
+
+impl Update {
+    fn count(&self) -> u64 {
+        match self {
+            Update::Block { .. } => 1,
+            Update::Hole { count, .. } => *count,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct VolumeOverlay {
+    updates: BTreeMap<u64, Update>,
+    nodes: u64,
+}
+
+/// Blocks that an update displaced before they ever reached a map.
+pub type Displaced = Vec<BlockRecord>;
+
+#[derive(Debug, Default)]
+pub struct Overlay {
+    volumes: BTreeMap<VolumeId, VolumeOverlay>,
+    entries: usize,
+}
+
+impl Overlay {
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// An upper bound of the map pages that merging will write.
+    pub fn nodes(&self) -> u64 {
+        self.volumes.values().map(|volume| volume.nodes).sum()
+    }
+
+    pub fn volumes(&self) -> impl Iterator<Item = VolumeId> {
+        self.volumes.keys().copied()
+    }
+
+    pub fn volume(&self, id: VolumeId) -> Option<&VolumeOverlay> {
+        self.volumes.get(&id)
+    }
+
+    /// The update that covers a granule.
+    pub fn get(&self, id: VolumeId, granule: Granule) -> Option<Update> {
+        self.volumes.get(&id)?.covering(granule.0).map(|(_, update)| update)
+    }
+
+    pub fn insert_block(
+        &mut self,
+        id: VolumeId,
+        height: u8,
+        granule: Granule,
+        block: BlockRecord,
+        changed: Seq,
+        slot: Slot,
+        displaced: &mut Displaced,
+    ) {
+        let volume = self.volumes.entry(id).or_default();
+        let before = volume.updates.len();
+        // The common case: a block over a block, or over nothing.
+        if let Some(old) = volume.updates.get_mut(&granule.0)
+            && let Update::Block { block: gone, .. } = *old
+        {
+            displaced.push(gone);
+            *old = Update::Block { block, changed, slot };
+            return;
+        }
+        volume.cut(height, granule.0, granule.0 + 1, displaced);
+        volume.add(height, granule.0, Update::Block { block, changed, slot });
+        self.entries = self.entries + volume.updates.len() - before;
+    }
+
+    pub fn insert_hole(
+        &mut self,
+        id: VolumeId,
+        height: u8,
+        first: Granule,
+        count: u64,
+        changed: Seq,
+        slot: Slot,
+        displaced: &mut Displaced,
+    ) {
+        let volume = self.volumes.entry(id).or_default();
+        let before = volume.updates.len();
+        volume.cut(height, first.0, first.0 + count, displaced);
+        volume.add(height, first.0, Update::Hole { count, changed, slot });
+        self.entries = self.entries + volume.updates.len() - before;
+    }
+
+    /// A hole below everything that is there: it fills only the gaps.
+    pub fn insert_hole_below(
+        &mut self,
+        id: VolumeId,
+        height: u8,
+        first: Granule,
+        count: u64,
+        changed: Seq,
+        slot: Slot,
+    ) {
+        let volume = self.volumes.entry(id).or_default();
+        let before = volume.updates.len();
+        let end = first.0 + count;
+        let mut at = first.0;
+        let mut gaps = Vec::new();
+        if let Some((start, update)) = volume.covering(at) {
+            at = start + update.count();
+        }
+        for (&start, update) in volume.updates.range(at..end.max(at)) {
+            if start > at {
+                gaps.push((at, start));
+            }
+            at = start + update.count();
+        }
+        if at < end {
+            gaps.push((at, end));
+        }
+        for (start, end) in gaps {
+            volume.add(height, start, Update::Hole { count: end - start, changed, slot });
+        }
+        self.entries = self.entries + volume.updates.len() - before;
+    }
+
+    /// Forgets a volume; what it had stored is displaced.
+    pub fn remove(&mut self, id: VolumeId, displaced: &mut Displaced) {
+        if let Some(volume) = self.volumes.remove(&id) {
+            self.entries -= volume.updates.len();
+            displaced.extend(volume.updates.values().filter_map(|update| match update {
+                Update::Block { block, .. } => Some(*block),
+                Update::Hole { .. } => None,
+            }));
+        }
+    }
+
+    /// Map pages that an update of these granules may add to the next merge.
+    pub fn nodes_for(&self, id: VolumeId, height: u8, first: Granule, count: u64) -> u64 {
+        let empty = VolumeOverlay::default();
+        let volume = self.volumes.get(&id).unwrap_or(&empty);
+        // Inner pages of a long run are shared or emptied; its two ends are what is rewritten,
+        // and a write of many granules fills whole leaves in between.
+        let leaves = (first.0 + count - 1) / 128 - first.0 / 128 + 1;
+        volume.new_nodes(height, first.0) + u64::from(height) + 2 * leaves
+    }
+}
+
+impl VolumeOverlay {
+    fn covering(&self, granule: u64) -> Option<(u64, Update)> {
+        let (&start, update) = self.updates.range(..=granule).next_back()?;
+        (granule < start + update.count()).then_some((start, *update))
+    }
+
+    /// The first update that reaches `granule` or beyond, with its start.
+    pub fn next_from(&self, granule: u64) -> Option<(u64, Update)> {
+        self.covering(granule)
+            .or_else(|| self.updates.range(granule..).next().map(|(&start, u)| (start, *u)))
+    }
+
+    /// Updates that begin at or after `granule`, in order.
+    pub fn from(&self, granule: u64) -> impl Iterator<Item = (u64, Update)> {
+        self.updates.range(granule..).map(|(&start, update)| (start, *update))
+    }
+
+    /// Takes everything out of `start..end`; holes that reach out keep their ends.
+    fn cut(&mut self, height: u8, start: u64, end: u64, displaced: &mut Displaced) {
+        if let Some((from, Update::Hole { count, changed, slot })) = self.covering(start) {
+            self.updates.remove(&from);
+            // Pages that the hole would have emptied are now at an edge, and will be written.
+            self.nodes += 2 * u64::from(height);
+            if from < start {
+                self.updates.insert(from, Update::Hole { count: start - from, changed, slot });
+            }
+            if from + count > end {
+                let count = from + count - end;
+                self.updates.insert(end, Update::Hole { count, changed, slot });
+            }
+        }
+        while let Some((&at, &update)) = self.updates.range(start..end).next() {
+            self.updates.remove(&at);
+            match update {
+                Update::Block { block, .. } => displaced.push(block),
+                Update::Hole { count, changed, slot } if at + count > end => {
+                    let count = at + count - end;
+                    self.nodes += u64::from(height);
+                    self.updates.insert(end, Update::Hole { count, changed, slot });
+                }
+                Update::Hole { .. } => {}
+            }
+        }
+    }
+
+    fn add(&mut self, height: u8, start: u64, update: Update) {
+        self.nodes += self.new_nodes(height, start);
+        let last = start + update.count() - 1;
+        self.updates.insert(start, update);
+        if last != start {
+            // Only the two ends of a hole are rewritten; what lies between is emptied.
+            let shared = shared_levels(height, start, last);
+            self.nodes += u64::from(height) - shared;
+        }
+    }
+
+    /// Pages on the way to `granule` that no neighbouring update dirties already.
+    fn new_nodes(&self, height: u8, granule: u64) -> u64 {
+        let before = self.updates.range(..=granule).next_back();
+        let after = self.updates.range((Bound::Excluded(granule), Bound::Unbounded)).next();
+        let mut shared = 0;
+        if let Some((&start, update)) = before {
+            let end = start + update.count() - 1;
+            shared = shared_levels(height, start, granule).max(shared_levels(height, end, granule));
+        }
+        if let Some((&start, _)) = after {
+            shared = shared.max(shared_levels(height, start, granule));
+        }
+        u64::from(height) - shared
+    }
+}
+
+/// How many of the pages above two granules are the same.
+fn shared_levels(height: u8, a: u64, b: u64) -> u64 {
+    (1..=u32::from(height))
+        .rev()
+        .take_while(|level| a.checked_shr(7 * level).unwrap_or(0) == b.checked_shr(7 * level).unwrap_or(0))
+        .count() as u64
+}
+
+#[cfg(test)]
+mod tests;

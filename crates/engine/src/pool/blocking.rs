@@ -1,0 +1,106 @@
+//! Reading and waiting, for opening and for tools: the only places where a pool waits.
+use std::collections::HashMap;
+
+use block::{Buf, ByteOffset, DiskError, Done, Io, IoId, Wait};
+
+use crate::error::{CheckpointError, OpError};
+use crate::pool::{Condition, Op, Pool, Reply, RequestId};
+
+/// Reads one range and waits for it. No other IO may be under way.
+pub fn read<D: Wait>(disk: &mut D, at: ByteOffset, len: usize) -> Result<Buf, DiskError> {
+    disk.submit(IoId(0), Io::Read { at, buf: Buf::zeroed(len) });
+    loop {
+        disk.wait(None);
+        if let Some(completion) = disk.complete() {
+            return completion.result.map(|done| match done {
+                Done::Read(buf) => buf,
+                other => panic!("a read ended as {other:?}"),
+            });
+        }
+    }
+}
+
+/// Reads many ranges at once; `None` where one could not be read.
+pub fn reads<D: Wait>(
+    disk: &mut D,
+    ranges: impl Iterator<Item = (ByteOffset, usize)>,
+) -> Result<Vec<Option<Buf>>, DiskError> {
+    let mut outstanding = 0u64;
+    for (at, len) in ranges {
+        disk.submit(IoId(outstanding), Io::Read { at, buf: Buf::zeroed(len) });
+        outstanding += 1;
+    }
+    let mut found = HashMap::new();
+    while (found.len() as u64) < outstanding {
+        disk.wait(None);
+        while let Some(completion) = disk.complete() {
+            let buf = completion.result.ok().and_then(|done| match done {
+                Done::Read(buf) => Some(buf),
+                _ => None,
+            });
+            found.insert(completion.id.0, buf);
+        }
+    }
+    Ok((0..outstanding).map(|id| found.remove(&id).flatten()).collect())
+}
+
+impl<D: Wait> Pool<D> {
+    /// Waits until the device finished something, then goes on.
+    pub fn wait(&mut self) {
+        self.device.disk.wait(None);
+        self.poll();
+    }
+
+    /// One operation from start to end. For tools and tests: nothing else may be under way.
+    pub fn run(&mut self, op: Op) -> Result<Reply, OpError> {
+        let id = RequestId(u64::MAX);
+        self.submit(id, op);
+        self.poll();
+        loop {
+            if let Some((answered, result)) = self.reply() {
+                assert_eq!(answered, id, "a single operation runs at a time");
+                return result;
+            }
+            self.wait();
+        }
+    }
+
+    /// Makes a checkpoint of everything that was acknowledged, and waits until it counts.
+    pub fn checkpoint(&mut self) -> Result<(), CheckpointError> {
+        self.finish_job()?;
+        self.begin_checkpoint(false);
+        self.finish_job()
+    }
+
+    pub(super) fn finish_job(&mut self) -> Result<(), CheckpointError> {
+        self.poll();
+        while self.job.is_some() && self.failure.is_none() {
+            self.wait();
+        }
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends service: everything that was submitted is finished, made durable, and recorded in a
+    /// last checkpoint that says so. The device is given back.
+    pub fn close(mut self) -> Result<D, CheckpointError> {
+        self.poll();
+        while self.is_serving() && !self.is_quiet() {
+            self.wait();
+        }
+        self.finish_job()?;
+        if self.is_serving() {
+            self.condition = Condition::Closing;
+            self.begin_checkpoint(true);
+            self.finish_job()?;
+        }
+        Ok(self.device.disk)
+    }
+
+    /// Drops the pool as a killed process would, and gives the device back.
+    pub fn abandon(self) -> D {
+        self.device.disk
+    }
+}

@@ -1,0 +1,105 @@
+//! The device with the purpose of every IO under way.
+use block::{Buf, BufPool, ByteOffset, Completion, Data, Disk, DiskError, Done, Io, IoId, SectorSize};
+
+use crate::map::PageKey;
+use crate::units::{Sector, Slot};
+
+/// A read under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReadKey(pub usize);
+
+/// What an IO is for: decides who hears of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Page(PageKey),
+    /// One run of a read, with the count of attempts, since a read may begin anew.
+    Read { key: ReadKey, attempt: u32, run: usize },
+    /// Data or record of a slot.
+    Slot(Slot),
+    /// A page, superblock or flush of the running checkpoint.
+    Checkpoint,
+    Flush,
+}
+
+pub struct Device<D> {
+    pub disk: D,
+    pub bufs: BufPool,
+    sector: SectorSize,
+    purposes: Vec<Option<Purpose>>,
+    spare: Vec<usize>,
+    checkpoint_ios: usize,
+}
+
+impl<D: Disk> Device<D> {
+    pub fn new(disk: D, sector: SectorSize, buffer_bytes: usize) -> Device<D> {
+        Device {
+            disk,
+            bufs: BufPool::new(buffer_bytes),
+            sector,
+            purposes: Vec::new(),
+            spare: Vec::new(),
+            checkpoint_ios: 0,
+        }
+    }
+
+    fn id(&mut self, purpose: Purpose) -> IoId {
+        self.checkpoint_ios += usize::from(purpose == Purpose::Checkpoint);
+        let at = match self.spare.pop() {
+            Some(at) => {
+                self.purposes[at] = Some(purpose);
+                at
+            }
+            None => {
+                self.purposes.push(Some(purpose));
+                self.purposes.len() - 1
+            }
+        };
+        IoId(at as u64)
+    }
+
+    pub fn read_sectors(&mut self, place: Sector, len: usize, purpose: Purpose) {
+        let id = self.id(purpose);
+        let buf = self.bufs.take(len);
+        let at = ByteOffset(place.0 * self.sector.bytes());
+        self.disk.submit(id, Io::Read { at, buf });
+    }
+
+    pub fn write(&mut self, at: ByteOffset, data: Data, purpose: Purpose) {
+        let id = self.id(purpose);
+        self.disk.submit(id, Io::Write { at, data });
+    }
+
+    pub fn flush(&mut self, purpose: Purpose) {
+        let id = self.id(purpose);
+        self.disk.submit(id, Io::Flush);
+    }
+
+    pub fn kick(&mut self) {
+        self.disk.kick();
+    }
+
+    pub fn complete(&mut self) -> Option<(Purpose, Result<Option<Buf>, DiskError>)> {
+        let Completion { id, result } = self.disk.complete()?;
+        let at = usize::try_from(id.0).expect("an id that was given here");
+        let purpose = self.purposes[at].take().expect("an IO completes once");
+        self.spare.push(at);
+        self.checkpoint_ios -= usize::from(purpose == Purpose::Checkpoint);
+        let result = result.map(|done| match done {
+            Done::Read(buf) => Some(buf),
+            Done::Written | Done::Flushed | Done::Trimmed => None,
+        });
+        Some((purpose, result))
+    }
+
+    /// IOs of the checkpoint that are under way.
+    pub fn checkpoint_ios(&self) -> usize {
+        self.checkpoint_ios
+    }
+
+    /// Keeps the memory of a finished write for the next one.
+    pub fn recycle(&mut self, data: Data) {
+        if let Some(buf) = data.into_buf() {
+            self.bufs.give(buf);
+        }
+    }
+}

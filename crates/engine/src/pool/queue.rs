@@ -1,0 +1,153 @@
+//! Operations that were accepted and wait for their slot, in the order of their submission.
+use std::collections::VecDeque;
+
+use block::{Buf, ByteLen, ByteOffset, Data, Position};
+
+use crate::error::OpError;
+use crate::pool::RequestId;
+use crate::units::{Extent, Granule, VolumeId};
+use crate::volume::VolumeSpec;
+
+/// A granule that an operation covers in part: its old bytes are needed first.
+#[derive(Debug)]
+pub enum Edge {
+    Wanted(Granule),
+    Reading(Granule),
+    Ready(Granule, Buf),
+    Failed(OpError),
+}
+
+impl Edge {
+    pub fn granule(&self) -> Option<Granule> {
+        match self {
+            Edge::Wanted(granule) | Edge::Reading(granule) | Edge::Ready(granule, _) => {
+                Some(*granule)
+            }
+            Edge::Failed(_) => None,
+        }
+    }
+}
+
+/// What the bytes of a range become.
+#[derive(Debug)]
+pub enum Content {
+    Bytes(Data),
+    Zeros,
+}
+
+/// A change of a volume's bytes.
+#[derive(Debug)]
+pub struct Change {
+    pub volume: VolumeId,
+    pub position: Position,
+    pub offset: ByteOffset,
+    pub len: ByteLen,
+    pub content: Content,
+    pub first: Granule,
+    /// The granule behind the last.
+    pub end: Granule,
+    /// At most two: where the range begins and where it ends within a granule.
+    pub edges: Vec<Edge>,
+    /// Space that was found already, when looking for the rest had to wait.
+    pub space: Vec<Extent>,
+}
+
+#[derive(Debug)]
+pub enum Kind {
+    Change(Box<Change>),
+    Flush,
+    Mark { volume: VolumeId, position: Position },
+    SetState { volume: VolumeId, position: Position, state: Vec<u8> },
+    Grow { volume: VolumeId, position: Position, size: ByteLen },
+    Create { volume: VolumeId, spec: VolumeSpec },
+    Delete { volume: VolumeId },
+}
+
+#[derive(Debug)]
+pub struct Queued {
+    pub id: RequestId,
+    pub kind: Kind,
+}
+
+impl Queued {
+    pub fn bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Change(change) => match &change.content {
+                Content::Bytes(data) => data.len(),
+                Content::Zeros => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    fn touches(&self, volume: VolumeId, granule: Granule) -> bool {
+        match &self.kind {
+            Kind::Change(change) => {
+                change.volume == volume && (change.first..change.end).contains(&granule)
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Queue {
+    waiting: VecDeque<Queued>,
+    /// The number of the operation in front; operations are numbered by their submission.
+    front: u64,
+    bytes: usize,
+}
+
+impl Queue {
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn push(&mut self, op: Queued) -> u64 {
+        self.bytes += op.bytes();
+        self.waiting.push_back(op);
+        self.front + self.waiting.len() as u64 - 1
+    }
+
+    pub fn pop(&mut self) -> Option<Queued> {
+        let op = self.waiting.pop_front()?;
+        self.front += 1;
+        self.bytes -= op.bytes();
+        Some(op)
+    }
+
+    pub fn front(&mut self) -> Option<&mut Queued> {
+        self.waiting.front_mut()
+    }
+
+    pub fn front_number(&self) -> u64 {
+        self.front
+    }
+
+    pub fn get(&mut self, number: u64) -> Option<&mut Queued> {
+        let at = usize::try_from(number.checked_sub(self.front)?).ok()?;
+        self.waiting.get_mut(at)
+    }
+
+    /// Whether an operation before `number` still has to change this granule.
+    pub fn changes_before(&self, number: u64, volume: VolumeId, granule: Granule) -> bool {
+        let before = usize::try_from(number - self.front).unwrap_or(usize::MAX);
+        self.waiting.iter().take(before).any(|op| op.touches(volume, granule))
+    }
+
+    /// The newest position that waits for a volume.
+    pub fn last_position(&self, volume: VolumeId) -> Option<Position> {
+        let newest_first = self.waiting.iter().rev().filter_map(|op| op.kind.position());
+        newest_first.filter(|(id, _)| *id == volume).map(|(_, position)| position).next()
+    }
+
+    pub fn drain(&mut self) -> impl Iterator<Item = RequestId> + use<> {
+        self.front += self.waiting.len() as u64;
+        self.bytes = 0;
+        std::mem::take(&mut self.waiting).into_iter().map(|op| op.id)
+    }
+}

@@ -1,0 +1,346 @@
+//! Fresh space: three streams, each writing near-sequentially into a region of its own.
+use std::collections::HashMap;
+
+use block::Disk;
+
+use crate::error::CheckpointError;
+use crate::format::{PageId, PageKind, SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry, SpaceRoot};
+use crate::map::{Got, Pages, Waiter, space_entry_of};
+use crate::pool::Device;
+use crate::space::{Layout, OpenRegion};
+use crate::units::{Epoch, Extent, Region};
+
+/// Who asks for space. Data and the two copies of map pages are kept apart, so that each is
+/// sequential and no damaged track takes both copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Data = 0,
+    PageA = 1,
+    PageB = 2,
+}
+
+#[derive(Debug)]
+pub enum Alloc {
+    Run(Extent),
+    /// A space page is being read; ask again.
+    Wait,
+    /// No run of the wanted length is left.
+    Full,
+}
+
+/// Allocation since the last checkpoint, on top of what the space pages say.
+#[derive(Debug)]
+pub struct Space {
+    pub layout: Layout,
+    /// As of the last checkpoint that counted.
+    pub roots: Vec<SpaceRoot>,
+    open: [Option<OpenRegion>; 3],
+    /// Taken until the freeze of the running checkpoint and by itself, and since then by others.
+    pub frozen: Vec<Extent>,
+    pub taken: Vec<Extent>,
+    taken_in: HashMap<Region, u64>,
+    /// Given back since the last freeze; not to be reused before a checkpoint covers it.
+    pub freed: Vec<Extent>,
+    freed_sectors: u64,
+    free: u64,
+    seek: [u64; 3],
+    /// No region is worth choosing by its free share until the next checkpoint.
+    dense: bool,
+    /// A run of this length was looked for everywhere and not found.
+    full_for: u64,
+}
+
+impl Space {
+    pub fn new(layout: Layout, roots: Vec<SpaceRoot>) -> Space {
+        let mut space = Space {
+            layout,
+            roots,
+            open: [None, None, None],
+            frozen: Vec::new(),
+            taken: Vec::new(),
+            taken_in: HashMap::new(),
+            freed: Vec::new(),
+            freed_sectors: 0,
+            free: 0,
+            seek: [0; 3],
+            dense: false,
+            full_for: u64::MAX,
+        };
+        space.free = space.recorded_free();
+        let regions = space.layout.regions();
+        // Start the streams apart; with a single region they share it.
+        space.seek = [0, regions / 3, regions * 2 / 3];
+        space
+    }
+
+    /// Free sectors according to the space pages.
+    fn recorded_free(&self) -> u64 {
+        self.roots.iter().enumerate().map(|(i, root)| self.root_free(i as u64, root)).sum()
+    }
+
+    fn root_free(&self, index: u64, root: &SpaceRoot) -> u64 {
+        if root.epoch == Epoch(0) { self.layout.virgin_free_below(2, index) } else { root.free }
+    }
+
+    /// Sectors that can be given out now.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// Sectors that the next checkpoints will give back.
+    pub fn pending(&self) -> u64 {
+        self.freed_sectors
+    }
+
+    /// Extents that are remembered beside the space pages.
+    pub fn extents(&self) -> usize {
+        self.taken.len() + self.frozen.len() + self.freed.len()
+    }
+
+    /// Records that an extent is in use, without looking for it: replay.
+    pub fn claim(&mut self, extent: Extent) {
+        self.note_taken(Stream::Data, extent);
+    }
+
+    /// Pages are taken by the running checkpoint, which has to record them itself; data belongs
+    /// to slots that the next one covers.
+    fn note_taken(&mut self, stream: Stream, extent: Extent) {
+        self.free -= extent.sectors;
+        *self.taken_in.entry(self.layout.region_of(extent.start)).or_default() += extent.sectors;
+        let list = if stream == Stream::Data { &mut self.taken } else { &mut self.frozen };
+        match list.last_mut() {
+            Some(last) if last.end() == extent.start => last.sectors += extent.sectors,
+            _ => list.push(extent),
+        }
+    }
+
+    /// Gives an extent back; it is reused when a checkpoint has covered this.
+    pub fn give_back(&mut self, extent: Extent) {
+        self.freed_sectors += extent.sectors;
+        match self.freed.last_mut() {
+            Some(last) if last.end() == extent.start => last.sectors += extent.sectors,
+            _ => self.freed.push(extent),
+        }
+    }
+
+    #[cfg(feature = "faults")]
+    pub fn reuse_at_once(&mut self, extent: Extent) {
+        let region = self.layout.region_of(extent.start);
+        if let Some(open) = self.open[0].as_mut().filter(|open| open.region == region) {
+            open.release(extent);
+            open.rewind_to(extent.start);
+        }
+    }
+
+    /// What a checkpoint has to record: taken and given back until now.
+    pub fn freeze(&mut self) -> Vec<Extent> {
+        assert!(self.frozen.is_empty(), "one checkpoint at a time");
+        self.frozen = std::mem::take(&mut self.taken);
+        std::mem::take(&mut self.freed)
+    }
+
+    /// A checkpoint counts: its frees may be reused, its roots are the truth.
+    pub fn commit(&mut self, roots: Vec<SpaceRoot>, freed: &[Extent], grown: bool) {
+        self.roots = roots;
+        self.frozen.clear();
+        self.taken_in.clear();
+        for extent in &self.taken {
+            *self.taken_in.entry(self.layout.region_of(extent.start)).or_default() +=
+                extent.sectors;
+        }
+        let given: u64 = freed.iter().map(|extent| extent.sectors).sum();
+        for extent in freed {
+            let region = self.layout.region_of(extent.start);
+            for open in self.open.iter_mut().flatten().filter(|open| open.region == region) {
+                open.release(*extent);
+                open.rewind();
+            }
+        }
+        self.freed_sectors = self.freed.iter().map(|extent| extent.sectors).sum();
+        self.free += given;
+        self.dense = false;
+        self.full_for = u64::MAX;
+        let taken: u64 = self.taken.iter().map(|extent| extent.sectors).sum();
+        let counted = self.recorded_free() - taken;
+        assert!(self.free == counted || grown, "free space is counted exactly");
+        self.free = counted;
+    }
+
+    /// The pool grew. The open regions may be of the old end, so they are read anew.
+    pub fn grown(&mut self, sectors: u64) {
+        self.layout.sectors = sectors;
+        self.open = [None, None, None];
+        self.full_for = u64::MAX;
+        self.dense = false;
+    }
+
+    /// Up to `max` units of `unit` sectors in one run.
+    pub fn alloc<D: Disk>(
+        &mut self,
+        stream: Stream,
+        unit: u64,
+        max: u64,
+        pages: &mut Pages,
+        device: &mut Device<D>,
+    ) -> Result<Alloc, CheckpointError> {
+        let align = self.layout.page().min(unit);
+        loop {
+            if let Some(open) = &mut self.open[stream as usize]
+                && let Some(extent) = open.take(unit, max, align)
+            {
+                self.note_taken(stream, extent);
+                return Ok(Alloc::Run(extent));
+            }
+            if unit >= self.full_for {
+                return Ok(self.alloc_anywhere(stream, unit, max, align));
+            }
+            match self.next_region(stream, unit, pages, device)? {
+                Some(true) => {}
+                Some(false) => {
+                    self.full_for = unit;
+                }
+                None => return Ok(Alloc::Wait),
+            }
+        }
+    }
+
+    /// Nearly full: whatever region is open will do, from its start.
+    fn alloc_anywhere(&mut self, stream: Stream, unit: u64, max: u64, align: u64) -> Alloc {
+        for at in 0..self.open.len() {
+            let Some(open) = &mut self.open[at] else { continue };
+            open.rewind();
+            if let Some(extent) = open.take(unit, max, align) {
+                self.note_taken(stream, extent);
+                return Alloc::Run(extent);
+            }
+        }
+        Alloc::Full
+    }
+
+    /// Opens another region for a stream. `None`: a page is being read; `false`: there is none.
+    fn next_region<D: Disk>(
+        &mut self,
+        stream: Stream,
+        unit: u64,
+        pages: &mut Pages,
+        device: &mut Device<D>,
+    ) -> Result<Option<bool>, CheckpointError> {
+        let regions = self.layout.regions();
+        let start = self.seek[stream as usize];
+        for pass in u64::from(self.dense)..2 {
+            let wanted = if pass == 0 { (SPACE_SPAN / 4).max(unit) } else { unit };
+            let mut looked = 0;
+            while looked < regions {
+                let region = (start + looked) % regions;
+                let Some((entry, step)) = self.entry(region, pages, device)? else {
+                    return Ok(None);
+                };
+                let Some(entry) = entry else {
+                    looked += step.max(1);
+                    continue;
+                };
+                let free = self.effective_free(Region(region), entry);
+                let is_open = self.open.iter().flatten().any(|open| open.region.0 == region);
+                if free >= wanted && !is_open {
+                    let Some(open) = self.load(Region(region), entry, pages, device)? else {
+                        return Ok(None);
+                    };
+                    self.seek[stream as usize] = (region + 1) % regions;
+                    self.open[stream as usize] = Some(open);
+                    return Ok(Some(true));
+                }
+                looked += 1;
+            }
+            self.dense = true;
+        }
+        Ok(Some(false))
+    }
+
+    fn effective_free(&self, region: Region, entry: SpaceEntry) -> u64 {
+        let recorded =
+            if entry.epoch == Epoch(0) { self.layout.virgin_free(region) } else { entry.free };
+        recorded.saturating_sub(self.taken_in.get(&region).copied().unwrap_or(0))
+    }
+
+    /// What the upper pages say of a region; or how many regions can be passed over together,
+    /// since nothing below their upper page is free.
+    fn entry<D: Disk>(
+        &self,
+        region: u64,
+        pages: &mut Pages,
+        device: &mut Device<D>,
+    ) -> Result<Option<(Option<SpaceEntry>, u64)>, CheckpointError> {
+        let fan = SPACE_FAN_OUT as u64;
+        let (l1, l2) = (region / fan, region / (fan * fan));
+        let root = self.roots[l2 as usize];
+        if root.epoch != Epoch(0) && root.free == 0 {
+            return Ok(Some((None, fan * fan - region % (fan * fan))));
+        }
+        let root = SpaceEntry { epoch: root.epoch, home: root.home, free: 0 };
+        let Some(upper) = self.child(2, l2, root, l1 % fan, pages, device)? else {
+            return Ok(None);
+        };
+        if upper.epoch != Epoch(0) && upper.free == 0 {
+            return Ok(Some((None, fan - region % fan)));
+        }
+        Ok(self.child(1, l1, upper, region % fan, pages, device)?.map(|entry| (Some(entry), 1)))
+    }
+
+    fn child<D: Disk>(
+        &self,
+        level: u8,
+        index: u64,
+        entry: SpaceEntry,
+        child: u64,
+        pages: &mut Pages,
+        device: &mut Device<D>,
+    ) -> Result<Option<SpaceEntry>, CheckpointError> {
+        if entry.epoch == Epoch(0) {
+            return Ok(Some(SpaceEntry::default()));
+        }
+        match self.page(level, index, entry, pages, device) {
+            Got::Page(page) => Ok(Some(space_entry_of(&page, child as usize))),
+            Got::Wait => Ok(None),
+            Got::Bad(problem) => Err(CheckpointError::PageDamaged { what: "space map", problem }),
+        }
+    }
+
+    fn page<D: Disk>(
+        &self,
+        level: u8,
+        index: u64,
+        entry: SpaceEntry,
+        pages: &mut Pages,
+        device: &mut Device<D>,
+    ) -> Got {
+        let ptr = self.layout.space_page(level, index, entry);
+        let id = PageId { kind: PageKind::Space, level, index, epoch: entry.epoch };
+        pages.want(ptr, id, Waiter::Pump, device)
+    }
+
+    fn load<D: Disk>(
+        &self,
+        region: Region,
+        entry: SpaceEntry,
+        pages: &mut Pages,
+        device: &mut Device<D>,
+    ) -> Result<Option<OpenRegion>, CheckpointError> {
+        let mut open = if entry.epoch == Epoch(0) {
+            OpenRegion::virgin(&self.layout, region)
+        } else {
+            match self.page(0, region.0, entry, pages, device) {
+                Got::Page(page) => OpenRegion::from_page(&self.layout, region, &page),
+                Got::Wait => return Ok(None),
+                Got::Bad(problem) => {
+                    return Err(CheckpointError::PageDamaged { what: "space map", problem });
+                }
+            }
+        };
+        for extent in self.frozen.iter().chain(&self.taken) {
+            if self.layout.region_of(extent.start) == region {
+                open.mark(*extent);
+            }
+        }
+        Ok(Some(open))
+    }
+}

@@ -1,0 +1,68 @@
+//! Numbers of the engine, each with its own type.
+use std::fmt;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+number!(
+    /// A volume within its pool. Never given twice.
+    VolumeId
+);
+number!(
+    /// The time between two checkpoints; also the number of the checkpoint that ends it.
+    Epoch
+);
+number!(
+    /// The number of an opening of the pool for writing. A slot of another session is not replayed.
+    Session
+);
+number!(
+    /// A journal slot, named by its first block counted from the birth of the pool.
+    Slot
+);
+number!(
+    /// A sector of the device, counted in the pool's sector size from the start of the device.
+    Sector
+);
+number!(
+    /// A unit of a volume's map, counted from the start of the volume.
+    Granule
+);
+number!(
+    /// A run of sectors that one space page describes.
+    Region
+);
+
+/// CRC-64/NVME of what is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Checksum(pub u64);
+
+impl Checksum {
+    pub fn of(bytes: &[u8]) -> Checksum {
+        Checksum(crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes))
+    }
+}
+
+/// A run of sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Extent {
+    pub start: Sector,
+    pub sectors: u64,
+}
+
+impl Extent {
+    pub fn end(self) -> Sector {
+        Sector(self.start.0 + self.sectors)
+    }
+}

@@ -1,0 +1,181 @@
+//! What a volume is: what was asked for, what is kept of it on the device, and what in memory.
+use block::{ByteLen, Position};
+
+use crate::error::OpError;
+use crate::format::Child;
+use crate::limits::{NAME_MAX, VOLUME_MAX};
+use crate::units::VolumeId;
+
+/// The logical block of a volume: a power of two from 512 B to 128 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockSize(u32);
+
+impl BlockSize {
+    pub const DEFAULT: BlockSize = BlockSize(4096);
+
+    pub fn new(bytes: u64) -> Option<BlockSize> {
+        let bytes = u32::try_from(bytes).ok()?;
+        (bytes.is_power_of_two() && (512..=128 << 10).contains(&bytes)).then_some(BlockSize(bytes))
+    }
+
+    pub fn bytes(self) -> u64 {
+        u64::from(self.0)
+    }
+
+    /// Unit of the map: at least 4 KiB, so that small blocks do not multiply the map.
+    pub fn granule(self) -> u64 {
+        self.bytes().max(4096)
+    }
+}
+
+/// How a volume's data is stored. Fixed names, as users of the resource schema know them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    #[default]
+    Off,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpec {
+    pub name: String,
+    pub size: ByteLen,
+    pub block_size: BlockSize,
+    /// The volume's identity across pools and sites.
+    pub uid: [u8; 16],
+}
+
+impl VolumeSpec {
+    pub fn validate(&self) -> Result<(), OpError> {
+        if self.name.is_empty() || self.name.len() > NAME_MAX || self.name.contains(char::is_control)
+        {
+            return Err(OpError::BadName { name: self.name.clone() });
+        }
+        check_size(self.size, self.block_size)
+    }
+}
+
+pub fn check_size(size: ByteLen, block_size: BlockSize) -> Result<(), OpError> {
+    if size.0 == 0 || size.0 > VOLUME_MAX || !size.0.is_multiple_of(block_size.bytes()) {
+        return Err(OpError::BadSize { size, unit: block_size.bytes() });
+    }
+    Ok(())
+}
+
+/// What of a volume does not change with every write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub name: String,
+    pub uid: [u8; 16],
+    pub size: u64,
+    pub block_size: BlockSize,
+    pub compression: Compression,
+}
+
+/// A volume as its object page keeps it: what survives a crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Durable {
+    pub header: Header,
+    pub root: Child,
+    /// Levels of the map; 0 while nothing was ever stored.
+    pub height: u8,
+    pub position: Position,
+    /// Sectors that the map's blocks occupy.
+    pub stored: u64,
+    pub deleting: bool,
+    /// Space that a replication stream was promised, in sectors.
+    pub credit: u64,
+    /// Written and read by replication alone.
+    pub state: Vec<u8>,
+}
+
+/// A volume of an open pool.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    pub id: VolumeId,
+    /// As of the newest sealed operation, but for `root`, `height` and `stored`, which are those
+    /// of the last checkpoint.
+    pub kept: Durable,
+    pub held: Position,
+    pub durable: Position,
+    /// As of the newest accepted operation: what later ones are judged by.
+    pub front: Front,
+    /// Changed since the last checkpoint began.
+    pub dirty: bool,
+}
+
+/// What a volume will be when everything that was accepted is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Front {
+    pub size: u64,
+    pub position: Position,
+    pub deleted: bool,
+}
+
+impl Volume {
+    pub fn new(id: VolumeId, kept: Durable) -> Volume {
+        let position = kept.position;
+        let front = Front { size: kept.header.size, position, deleted: kept.deleting };
+        Volume { id, kept, held: position, durable: position, front, dirty: false }
+    }
+
+    pub fn granule(&self) -> u64 {
+        self.kept.header.block_size.granule()
+    }
+
+    pub fn height(&self) -> u8 {
+        self.kept.needed_height()
+    }
+}
+
+impl Durable {
+    pub fn born(spec: &VolumeSpec) -> Durable {
+        Durable {
+            header: Header {
+                name: spec.name.clone(),
+                uid: spec.uid,
+                size: spec.size.0,
+                block_size: spec.block_size,
+                compression: Compression::Off,
+            },
+            ..Durable::blank()
+        }
+    }
+
+    /// Levels that a map of the present size needs.
+    pub fn needed_height(&self) -> u8 {
+        let granules = self.header.size.div_ceil(self.header.block_size.granule());
+        height_for(granules).max(self.height)
+    }
+
+    fn blank() -> Durable {
+        Durable {
+            header: Header {
+                name: String::new(),
+                uid: [0; 16],
+                size: 0,
+                block_size: BlockSize::DEFAULT,
+                compression: Compression::Off,
+            },
+            root: Child::NEVER,
+            height: 0,
+            position: Position::default(),
+            stored: 0,
+            deleting: false,
+            credit: 0,
+            state: Vec::new(),
+        }
+    }
+
+    pub fn with_header(header: Header) -> Durable {
+        Durable { header, ..Durable::blank() }
+    }
+}
+
+/// Levels of a radix tree of fan-out 128 that reaches `count` leaves' entries.
+pub fn height_for(count: u64) -> u8 {
+    let mut height = 1;
+    while height < 9 && count > 1 << (7 * u32::from(height)) {
+        height += 1;
+    }
+    height
+}
