@@ -16,7 +16,6 @@ pub struct Replayed {
     pub slots: Vec<(Slot, Vec<Record>)>,
     /// Where the next slot goes.
     pub end: Slot,
-    pub durable: Slot,
 }
 
 /// Blocks of the journal that are read at once.
@@ -124,7 +123,7 @@ pub fn replay<D: Wait>(
             found.truncate(unsure + bad);
         }
     }
-    Ok(Replayed { slots: found, end: at, durable })
+    Ok(Replayed { slots: found, end: at })
 }
 
 /// The first slot some of whose data did not reach the device.

@@ -20,10 +20,6 @@ impl Ring {
         self.next
     }
 
-    pub fn tail(&self) -> Slot {
-        self.tail
-    }
-
     pub fn used(&self) -> u64 {
         self.next.0 - self.tail.0
     }

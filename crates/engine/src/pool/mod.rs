@@ -24,7 +24,9 @@ pub use blocking::{read as blocking_read, reads as blocking_reads};
 pub use create::{CreateOptions, create};
 pub use device::{Device, Purpose, ReadKey};
 pub use info::{Counters, Memory, PoolInfo, VolumeInfo};
-pub use open::{OpenOptions, newest_superblock, read_directory, read_page};
+pub use open::{
+    Inspection, OpenOptions, inspect, newest_superblock, read_directory, read_page,
+};
 
 use crate::error::{CheckpointError, OpError};
 use crate::format::Superblock;

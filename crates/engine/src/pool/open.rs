@@ -1,7 +1,7 @@
 //! Opening a pool: the newest superblock, the volumes, and what the journal holds since.
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use block::{Buf, ByteLen, ByteOffset, Wait};
+use block::{Buf, ByteLen, Wait};
 
 use crate::error::{CheckpointError, OpenError};
 use crate::format::{
@@ -16,7 +16,7 @@ use crate::pool::flush::Flush;
 use crate::pool::queue::Queue;
 use crate::pool::read::Reads;
 use crate::pool::seal::InFlight;
-use crate::pool::{Condition, Counters, Device, Pool, blocking_read};
+use crate::pool::{Condition, Counters, Device, Pool, PoolInfo, VolumeInfo, blocking_read};
 use crate::space::{Layout, Space};
 use crate::units::{Epoch, Extent, Session, Slot, VolumeId};
 use crate::volume::{Durable, Volume};
@@ -168,7 +168,23 @@ pub fn read_directory<D: Wait>(
 impl<D: Wait> Pool<D> {
     /// Opens a pool for service. What the journal holds is replayed, and a first checkpoint makes
     /// a new session of it, so that nothing of the old one can be taken for new.
-    pub fn open(mut disk: D, options: OpenOptions) -> Result<Pool<D>, OpenError> {
+    pub fn open(disk: D, options: OpenOptions) -> Result<Pool<D>, OpenError> {
+        let mut pool = Pool::load(disk, options)?;
+        // Space of replayed slots is in use from here on; what they displaced is not yet free.
+        pool.begin_checkpoint(false);
+        let first = pool.finish_job();
+        first.map_err(|failure: CheckpointError| match failure {
+            CheckpointError::PageDamaged { what, problem } => {
+                OpenError::PageDamaged { what, problem }
+            }
+            CheckpointError::Device(error) => OpenError::Device(error),
+        })?;
+        pool.counters.pages_read_at_open += pool.pages.reads;
+        Ok(pool)
+    }
+
+    /// Everything that opening reads, without the checkpoint that would change the device.
+    fn load(mut disk: D, options: OpenOptions) -> Result<Pool<D>, OpenError> {
         let superblock = newest_superblock(&mut disk, &options)?;
         let (kept, directory_pages) = read_directory(&mut disk, &superblock)?;
         let replayed = replay(&mut disk, &superblock, &options)?;
@@ -180,19 +196,9 @@ impl<D: Wait> Pool<D> {
                 pool.replay_record(slot, record)?;
             }
         }
-        // Space of replayed slots is in use from here on; what they displaced is not yet free.
-        pool.begin_checkpoint(false);
-        let first = pool.finish_job();
-        first.map_err(|failure: CheckpointError| match failure {
-            CheckpointError::PageDamaged { what, problem } => {
-                OpenError::PageDamaged { what, problem }
-            }
-            CheckpointError::Device(error) => OpenError::Device(error),
-        })?;
         for volume in pool.volumes.values_mut() {
             (volume.held, volume.durable) = (volume.kept.position, volume.kept.position);
         }
-        pool.counters.pages_read_at_open += pool.pages.reads;
         Ok(pool)
     }
 
@@ -321,7 +327,23 @@ impl<D: Wait> Pool<D> {
     }
 }
 
-/// Where the first byte behind the pool's head lies; for tools that show a map of the device.
-pub fn head_end(superblock: &Superblock) -> ByteOffset {
-    ByteOffset(superblock.regions_at.0 * superblock.sector.bytes())
+/// A pool as it lies on a device that nobody has open. Nothing is written.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    pub info: PoolInfo,
+    pub volumes: Vec<VolumeInfo>,
+    /// Slots that opening would replay.
+    pub journal_slots: u64,
+    /// Whether it was closed in order.
+    pub clean: bool,
+}
+
+pub fn inspect<D: Wait>(disk: D) -> Result<Inspection, OpenError> {
+    let pool = Pool::load(disk, OpenOptions::default())?;
+    Ok(Inspection {
+        info: pool.info(),
+        volumes: pool.volumes(),
+        journal_slots: pool.counters.replayed_slots,
+        clean: pool.superblock.clean && pool.counters.replayed_slots == 0,
+    })
 }
