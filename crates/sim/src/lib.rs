@@ -6,6 +6,7 @@
 
 mod crash_disk;
 mod rng;
+pub mod workload;
 
 pub use crash_disk::{
     Budget, Counters, CrashDisk, CrashImages, Delivery, EIO, Image, Outstanding, OutstandingSector,

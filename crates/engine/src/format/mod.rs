@@ -8,6 +8,8 @@ mod page;
 mod record;
 mod slot;
 mod superblock;
+#[cfg(test)]
+mod tests;
 
 pub use codec::{Malformed, Reader};
 pub use object::decode as decode_object;

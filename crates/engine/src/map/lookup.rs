@@ -1,12 +1,12 @@
-//! From a granule to its entry: a walk from the root, begun anew whenever a page had to be read.
+//! From a granule to its entry: a walk from the root that goes on where it had to wait.
 use std::sync::Arc;
 
 use block::{Buf, Disk, Seq};
 
 use crate::format::{Child, Entry, PageId, PageKind, PageProblem, child, entry};
-use crate::map::{Got, Pages, Waiter};
-use crate::pool::Device;
-use crate::units::Granule;
+use crate::map::{Got, PageKey, Pages, Waiter};
+use crate::pool::{Device, ReadKey};
+use crate::units::{Epoch, Granule};
 
 pub enum Found {
     Entry(Entry),
@@ -14,49 +14,80 @@ pub enum Found {
     Bad(PageProblem),
 }
 
-/// Remembers the leaf of the last lookup: neighbours are found without a walk.
-#[derive(Default)]
-pub struct LeafCursor {
-    leaf: Option<(u64, Arc<Buf>)>,
+/// The map of a volume as of a checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Tree {
+    pub root: Child,
+    pub height: u8,
+    pub epoch: Epoch,
+}
+
+/// How far a walk has come. The deepest page is kept, so that a walk gets on however small the
+/// cache is, and neighbours of the last granule are found without a walk. A checkpoint makes a
+/// new tree, and the walk begins anew.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    epoch: Epoch,
+    deepest: Option<(u8, u64, Arc<Buf>)>,
+    arrived: Option<(PageKey, Arc<Buf>)>,
+}
+
+impl Cursor {
+    /// A page that this walk waited for.
+    pub fn deliver(&mut self, key: PageKey, page: Arc<Buf>) {
+        self.arrived = Some((key, page));
+    }
 }
 
 pub fn lookup<D: Disk>(
-    root: Child,
-    height: u8,
+    tree: Tree,
     granule: Granule,
-    cursor: &mut LeafCursor,
-    waiter: Waiter,
+    cursor: &mut Cursor,
+    read: ReadKey,
     pages: &mut Pages,
     device: &mut Device<D>,
 ) -> Found {
-    let within = (granule.0 % 128) as usize;
-    if let Some((index, leaf)) = &cursor.leaf
-        && *index == granule.0 >> 7
-    {
-        return Found::Entry(entry(leaf, within));
-    }
+    let height = tree.height;
     if height == 0 || granule.0.checked_shr(7 * u32::from(height)).unwrap_or(0) != 0 {
         return Found::Entry(Entry::Hole { changed: Seq(0) });
     }
-    let mut at = root;
-    for level in (0..height).rev() {
+    if cursor.epoch != tree.epoch {
+        *cursor = Cursor { epoch: tree.epoch, deepest: None, arrived: cursor.arrived.take() };
+    }
+    let index_at = |level: u8| granule.0 >> (7 * (u32::from(level) + 1)).min(63);
+    let below = |page: &Buf, level: u8| {
+        child(page, (granule.0 >> (7 * u32::from(level))) as usize % 128)
+    };
+    let (mut at, mut level) = (tree.root, height);
+    if let Some((deep, index, page)) = &cursor.deepest
+        && *index == index_at(*deep)
+    {
+        if *deep == 0 {
+            return Found::Entry(entry(page, (granule.0 % 128) as usize));
+        }
+        (at, level) = (below(page, *deep), *deep);
+    }
+    loop {
         let ptr = match at {
             Child::Hole { changed } => return Found::Entry(Entry::Hole { changed }),
             Child::Page { ptr, .. } => ptr,
         };
-        let index = granule.0 >> (7 * (u32::from(level) + 1)).min(63);
+        level -= 1;
+        let index = index_at(level);
         let id = PageId { kind: PageKind::Map, level, index, epoch: ptr.born };
-        let page = match pages.want(ptr, id, waiter, device) {
-            Got::Page(page) => page,
-            Got::Wait => return Found::Wait,
-            Got::Bad(problem) => return Found::Bad(problem),
+        let arrived = cursor.arrived.take().filter(|(key, _)| *key == PageKey::from(ptr));
+        let page = match arrived {
+            Some((_, page)) => page,
+            None => match pages.want(ptr, id, Waiter::Read(read), device) {
+                Got::Page(page) => page,
+                Got::Wait => return Found::Wait,
+                Got::Bad(problem) => return Found::Bad(problem),
+            },
         };
+        cursor.deepest = Some((level, index, Arc::clone(&page)));
         if level == 0 {
-            let found = entry(&page, within);
-            cursor.leaf = Some((index, page));
-            return Found::Entry(found);
+            return Found::Entry(entry(&page, (granule.0 % 128) as usize));
         }
-        at = child(&page, (granule.0 >> (7 * u32::from(level))) as usize % 128);
+        at = below(&page, level);
     }
-    unreachable!("the walk ends at level 0")
 }

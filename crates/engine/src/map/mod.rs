@@ -6,7 +6,7 @@ mod pages;
 mod writer;
 
 pub use directory::{DirectoryContext, DirectoryEdit, DirectoryStep};
-pub use lookup::{Found, LeafCursor, lookup};
+pub use lookup::{Cursor, Found, Tree, lookup};
 pub use merge::{Carried, Merge, MergeContext, MergeStep, Source};
 pub use pages::{Got, PageKey, Pages, Waiter};
 pub use writer::PageWriter;

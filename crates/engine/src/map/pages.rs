@@ -46,6 +46,8 @@ struct Loading {
     id: PageId,
     copy: usize,
     waiters: Vec<ReadKey>,
+    /// Checkpoint or allocation wait as well.
+    pump: bool,
 }
 
 struct Cached {
@@ -81,6 +83,9 @@ pub struct Pages {
     hand: usize,
     max: usize,
     loading: PlaceMap<Loading>,
+    /// Pages that checkpoint or allocation waited for. They are kept until asked for again: a
+    /// small cache may have dropped them by then, and nobody would ever get on.
+    delivered: PlaceMap<Arc<Buf>>,
     bad: PlaceMap<PageProblem>,
     pub reads: u64,
     /// Pages whose first copy was bad and whose second one answered.
@@ -96,6 +101,7 @@ impl Pages {
             hand: 0,
             max: max.max(16),
             loading: PlaceMap::default(),
+            delivered: PlaceMap::default(),
             bad: PlaceMap::default(),
             reads: 0,
             second_copies: 0,
@@ -118,37 +124,60 @@ impl Pages {
             self.cached[at].hot = true;
             return Got::Page(Arc::clone(&self.cached[at].page));
         }
+        if waiter == Waiter::Pump
+            && let Some(page) = self.delivered.remove(&key)
+        {
+            return Got::Page(page);
+        }
         if let Some(problem) = self.bad.get(&key) {
             return Got::Bad(*problem);
         }
-        let loading = match self.loading.entry(key) {
+        let loading = self.load(key, ptr, id, device);
+        match waiter {
+            Waiter::Read(read) => loading.waiters.push(read),
+            Waiter::Pump => loading.pump = true,
+        }
+        Got::Wait
+    }
+
+    fn load<D: Disk>(
+        &mut self,
+        key: PageKey,
+        ptr: PagePtr,
+        id: PageId,
+        device: &mut Device<D>,
+    ) -> &mut Loading {
+        match self.loading.entry(key) {
             std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
             std::collections::hash_map::Entry::Vacant(free) => {
                 device.read_sectors(ptr.places[0], MAP_PAGE, Purpose::Page(key));
-                free.insert(Loading { ptr, id, copy: 0, waiters: Vec::new() })
+                free.insert(Loading { ptr, id, copy: 0, waiters: Vec::new(), pump: false })
             }
-        };
-        if let Waiter::Read(read) = waiter {
-            loading.waiters.push(read);
         }
-        Got::Wait
     }
 
     /// Starts reading a page that will be wanted soon.
     pub fn prefetch<D: Disk>(&mut self, ptr: PagePtr, id: PageId, device: &mut Device<D>) {
         // Reading ahead more than the cache holds would throw out what was read first.
-        if self.loading.len() < self.max / 4 {
-            let _ = self.want(ptr, id, Waiter::Pump, device);
+        let key = PageKey::from(ptr);
+        let known = self.index.contains_key(&key) || self.bad.contains_key(&key);
+        if !known && self.loading.len() < self.max / 4 {
+            self.load(key, ptr, id, device);
         }
     }
 
-    /// A read of a page came back. Returns who waited for it, if it is settled.
+    /// Forgets pages that were waited for and then not wanted after all.
+    pub fn drop_delivered(&mut self) {
+        self.delivered.clear();
+    }
+
+    /// A read of a page came back. Returns who waited for it, with the page, if it is settled.
     pub fn arrived<D: Disk>(
         &mut self,
         key: PageKey,
         read: Option<Buf>,
         device: &mut Device<D>,
-    ) -> Vec<ReadKey> {
+    ) -> (Vec<ReadKey>, Option<Arc<Buf>>) {
         let loading = self.loading.get_mut(&key).expect("a page that is being read");
         self.reads += 1;
         let verdict = match &read {
@@ -158,12 +187,18 @@ impl Pages {
         match (verdict, read) {
             (Ok(()), Some(page)) => {
                 self.second_copies += loading.copy as u64;
-                self.insert(key, Arc::new(page));
+                let page = Arc::new(page);
+                self.insert(key, Arc::clone(&page));
+                let loading = self.loading.remove(&key).expect("looked up above");
+                if loading.pump {
+                    self.delivered.insert(key, Arc::clone(&page));
+                }
+                return (loading.waiters, Some(page));
             }
             (Err(_), _) if loading.copy == 0 => {
                 loading.copy = 1;
                 device.read_sectors(loading.ptr.places[1], MAP_PAGE, Purpose::Page(key));
-                return Vec::new();
+                return (Vec::new(), None);
             }
             (verdict, _) => {
                 // A bound, not a policy: damage is rare and the verdict can be found again.
@@ -173,7 +208,7 @@ impl Pages {
                 self.bad.insert(key, verdict.err().unwrap_or(PageProblem::Unreadable));
             }
         }
-        self.loading.remove(&key).expect("looked up above").waiters
+        (self.loading.remove(&key).expect("looked up above").waiters, None)
     }
 
     /// Keeps a page that was just made.

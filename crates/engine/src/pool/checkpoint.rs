@@ -310,6 +310,7 @@ impl<D: Disk> Pool<D> {
         self.durable_told = self.durable_told.max(superblock.durable);
         self.superblock = superblock;
         self.frozen = None;
+        self.pages.drop_delivered();
         self.counters.checkpoints += 1;
         self.counters.map_pages_written += writer.written;
         if matches!(self.condition, Condition::Closing) {

@@ -10,8 +10,8 @@ impl<D: Disk> Pool<D> {
             Purpose::Read { key, attempt, run } => self.fetched(key, attempt, run, result),
             Purpose::Page(key) => {
                 let bytes = result.ok().flatten();
-                let waiting = self.pages.arrived(key, bytes, &mut self.device);
-                self.reads.wake(waiting);
+                let (waiting, page) = self.pages.arrived(key, bytes, &mut self.device);
+                self.reads.deliver(waiting, key, page);
             }
             Purpose::Slot(_) | Purpose::Flush | Purpose::Checkpoint
                 if !self.is_serving() && self.job.is_none() => {}

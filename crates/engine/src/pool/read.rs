@@ -5,13 +5,14 @@
 //! then the checksum does not match, the map says something new, and the read begins anew. Only a
 //! mismatch at a place that the map still names is damage.
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use block::{Buf, ByteLen, ByteOffset, Data, Disk, DiskError};
 
 use crate::error::OpError;
 use crate::format::{BlockRecord, Encoding, Entry};
 use crate::limits::WRITE_MAX;
-use crate::map::{Found, LeafCursor, Waiter, lookup};
+use crate::map::{Cursor, Found, PageKey, Tree, lookup};
 use crate::overlay::Update;
 use crate::pool::queue::{Edge, Kind};
 use crate::pool::{Pool, Purpose, ReadKey, Reply, RequestId};
@@ -33,6 +34,14 @@ struct Run {
     bytes: Option<Result<Buf, DiskError>>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Granules before this one were found.
+    Resolving(u64),
+    /// All were found; their bytes are on the way.
+    Fetching,
+}
+
 #[derive(Debug)]
 struct Read {
     reader: Reader,
@@ -43,6 +52,8 @@ struct Read {
     first: u64,
     end: u64,
     runs: Vec<Run>,
+    phase: Phase,
+    cursor: Cursor,
     outstanding: usize,
     attempt: u32,
     /// A place whose checksum failed, to tell damage from a place that moved on.
@@ -68,8 +79,16 @@ impl Reads {
         self.ready.push_back(ReadKey(at));
     }
 
-    pub fn wake(&mut self, keys: Vec<ReadKey>) {
-        self.ready.extend(keys);
+    /// A page came, or turned out to be bad: those that waited for it go on.
+    pub fn deliver(&mut self, keys: Vec<ReadKey>, page: PageKey, bytes: Option<Arc<Buf>>) {
+        for key in keys {
+            // A pool that failed has answered its reads already.
+            let Some(read) = self.reads.get_mut(key.0).and_then(Option::as_mut) else { continue };
+            if let Some(bytes) = &bytes {
+                read.cursor.deliver(page, Arc::clone(bytes));
+            }
+            self.ready.push_back(key);
+        }
     }
 
     pub fn wake_held(&mut self, held: Slot) {
@@ -146,6 +165,8 @@ impl<D: Disk> Pool<D> {
             first: offset.0 / granule,
             end: (offset.0 + len.0).div_ceil(granule),
             runs: Vec::new(),
+            phase: Phase::Resolving(offset.0 / granule),
+            cursor: Cursor::default(),
             outstanding: 0,
             attempt: 0,
             suspect: None,
@@ -207,8 +228,8 @@ impl<D: Disk> Pool<D> {
     pub(super) fn run_reads(&mut self) {
         while let Some(key) = self.reads.ready.pop_front() {
             let Some(mut read) = self.reads.reads[key.0].take() else { continue };
-            if read.outstanding == 0 && read.runs.is_empty() {
-                match self.resolve(key, &mut read) {
+            if let Phase::Resolving(from) = read.phase {
+                match self.resolve(key, &mut read, from) {
                     Ok(true) => self.fetch(key, &mut read),
                     Ok(false) => {
                         self.reads.reads[key.0] = Some(read);
@@ -228,52 +249,43 @@ impl<D: Disk> Pool<D> {
         }
     }
 
-    /// Finds every granule. `false` when something has to be waited for.
-    fn resolve(&mut self, key: ReadKey, read: &mut Read) -> Result<bool, OpError> {
-        let mut cursor = LeafCursor::default();
-        let mut runs: Vec<Run> = Vec::new();
-        let mut all = true;
-        for granule in read.first..read.end {
-            match self.find(key, read.volume, Granule(granule), read.granule, &mut cursor) {
+    /// Finds every granule from `from` on. `false` when something has to be waited for.
+    ///
+    /// What was found before the wait stays: it was the newest at some moment of this read, and
+    /// if its place was given away since, the checksum will tell.
+    fn resolve(&mut self, key: ReadKey, read: &mut Read, from: u64) -> Result<bool, OpError> {
+        for granule in from..read.end {
+            match self.find(key, read, Granule(granule)) {
                 Where::Hole => {}
-                Where::Block(block) => match runs.last_mut() {
+                Where::Block(block) => match read.runs.last_mut() {
                     Some(run) if run.continues(granule, block) => run.blocks.push(block),
-                    _ => runs.push(Run { first: granule, blocks: vec![block], bytes: None }),
+                    _ => read.runs.push(Run { first: granule, blocks: vec![block], bytes: None }),
                 },
                 Where::Held(slot) => {
                     self.reads.parked.entry(slot).or_default().push(key);
+                    read.phase = Phase::Resolving(granule);
                     return Ok(false);
                 }
-                // The page wakes this read; meanwhile the others are asked for as well.
-                Where::Page => all = false,
+                Where::Page => {
+                    read.phase = Phase::Resolving(granule);
+                    return Ok(false);
+                }
                 Where::Bad(error) => return Err(error),
             }
         }
-        if let Some((granule, block)) = read.suspect.take() {
-            let still = runs.iter().any(|run| run.block(granule) == Some(block));
-            if still && all {
-                let offset = ByteOffset(granule * read.granule);
-                self.counters.damaged_blocks += 1;
-                return Err(OpError::Damaged { volume: read.volume, offset });
-            }
-            if !all {
-                read.suspect = Some((granule, block));
-            }
+        if let Some((granule, block)) = read.suspect.take()
+            && read.runs.iter().any(|run| run.block(granule) == Some(block))
+        {
+            let offset = ByteOffset(granule * read.granule);
+            self.counters.damaged_blocks += 1;
+            return Err(OpError::Damaged { volume: read.volume, offset });
         }
-        if all {
-            read.runs = runs;
-        }
-        Ok(all)
+        read.phase = Phase::Fetching;
+        Ok(true)
     }
 
-    fn find(
-        &mut self,
-        key: ReadKey,
-        id: VolumeId,
-        granule: Granule,
-        len: u64,
-        cursor: &mut LeafCursor,
-    ) -> Where {
+    fn find(&mut self, key: ReadKey, read: &mut Read, granule: Granule) -> Where {
+        let (id, len) = (read.volume, read.granule);
         let overlays = [Some(&self.active), self.frozen.as_ref()];
         let recent = overlays.into_iter().flatten().find_map(|overlay| overlay.get(id, granule));
         match recent {
@@ -288,8 +300,8 @@ impl<D: Disk> Pool<D> {
             return Where::Bad(OpError::UnknownVolume { volume: id });
         };
         let (root, height) = (volume.kept.root, volume.kept.height);
-        let (pages, device) = (&mut self.pages, &mut self.device);
-        match lookup(root, height, granule, cursor, Waiter::Read(key), pages, device) {
+        let tree = Tree { root, height, epoch: self.superblock.epoch };
+        match lookup(tree, granule, &mut read.cursor, key, &mut self.pages, &mut self.device) {
             Found::Entry(Entry::Hole { .. }) => Where::Hole,
             Found::Entry(Entry::Block(block)) => {
                 let expected = self.space.layout.per(len);
@@ -358,6 +370,7 @@ impl<D: Disk> Pool<D> {
             self.counters.reads_begun_anew += 1;
             read.suspect = bad;
             read.runs.clear();
+            read.phase = Phase::Resolving(read.first);
             read.attempt += 1;
             self.reads.reads[key.0] = Some(read);
             self.reads.ready.push_back(key);

@@ -6,6 +6,8 @@ mod edit;
 mod layout;
 mod region;
 mod seek;
+#[cfg(test)]
+mod tests;
 
 pub use edit::{SpaceEdit, SpaceStep};
 pub use layout::Layout;

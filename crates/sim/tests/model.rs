@@ -1,0 +1,64 @@
+//! The engine against a model: random sequences of operations, byte for byte.
+//!
+//! `POLLUX_SIM_SEEDS` sets how many sequences run, `POLLUX_SIM_START` the first seed. A failure
+//! prints the seed; `POLLUX_SIM_START=<seed> POLLUX_SIM_SEEDS=1` runs it alone.
+mod seeds;
+
+use sim::workload::{Driver, Mix, Outcome, Paths};
+
+const SEQUENCES: u64 = 2000;
+const OPERATIONS: u64 = 200;
+
+/// Protects from every way in which the engine could differ from a plain array of sectors: lost,
+/// stale or misplaced bytes, wrong sizes, positions or states, space that is not accounted for.
+#[test]
+fn random_sequences_agree_with_the_model() {
+    let seeds = seeds::range(SEQUENCES);
+    let paths = seeds::run(seeds.clone(), |seed| {
+        let mut driver = Driver::new(seed, Mix::for_seed(seed));
+        assert_eq!(driver.run(OPERATIONS), Outcome::Finished);
+        driver.verify_all();
+        note_counters(&mut driver);
+        let mut disk = driver.pool.take().expect("open").close().expect("a healthy pool closes");
+        let report = engine::check::check(&mut disk, engine::check::Depth::Data)
+            .expect("a closed pool can be checked");
+        assert!(report.is_clean(), "check found {:?}", report.problems);
+        driver.paths
+    });
+    println!("{} sequences of {OPERATIONS} operations; paths: {:#?}", seeds.count(), paths.counts);
+    seeds::require(&paths, SEQUENCES, &[
+        ("write", 60_000),
+        ("read", 30_000),
+        ("zero", 30_000),
+        ("flush", 20_000),
+        ("create", 3_000),
+        ("delete", 500),
+        ("grow", 3_000),
+        ("set state", 3_000),
+        ("mark", 2_000),
+        ("no space", 2_000),
+        ("refused", 5_000),
+        ("closed and opened", 500),
+        ("killed and opened", 500),
+        ("slots replayed", 1_000),
+        ("writes merged", 10_000),
+        ("holes carried over", 1_000),
+        ("checkpoints", 20_000),
+        ("map pages read", 20_000),
+    ]);
+}
+
+fn note_counters(driver: &mut Driver) {
+    let counters = driver.pool().counters();
+    let noted: [(&'static str, u64); 5] = [
+        ("writes merged", counters.merged_writes),
+        ("holes carried over", counters.carried_holes),
+        ("checkpoints", counters.checkpoints),
+        ("map pages read", counters.map_pages_read),
+        ("reads begun anew", counters.reads_begun_anew),
+    ];
+    let paths: &mut Paths = &mut driver.paths;
+    for (name, count) in noted {
+        paths.add(name, count);
+    }
+}

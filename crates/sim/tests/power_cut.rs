@@ -1,0 +1,112 @@
+//! Power cuts: a workload is stopped at a write boundary, and every state that the device could be
+//! in then is opened and verified.
+mod seeds;
+
+use block::SectorSize;
+use engine::check::{Depth, check};
+use sim::workload::{Driver, Expected, Mix, Outcome, Paths, Recovery, open_options};
+use sim::{Budget, CrashDisk, Delivery, Rng};
+
+const WORKLOADS: u64 = 250;
+const BOUNDARIES_EACH: u64 = 6;
+const OPERATIONS: u64 = 60;
+
+/// Runs a workload until the disk takes no more writes.
+fn run_until(seed: u64, boundary: u64) -> (Driver, Outcome) {
+    let mut driver = Driver::new(seed, Mix::for_power_cut(seed));
+    driver.pool().disk_mut().stop_at(boundary);
+    let outcome = driver.run(OPERATIONS);
+    (driver, outcome)
+}
+
+/// Opens one image, verifies it, and now and then goes on working and cuts the power again.
+fn verify_image(expected: &mut Expected<'_>, disk: CrashDisk, again: bool, paths: &mut Paths) {
+    let disk = disk.with_delivery(Delivery::Immediate);
+    let (pool, count) = match expected.verify(disk, Recovery::PowerCut, open_options()) {
+        Ok(found) => found,
+        Err(problem) => panic!("after a power cut: {problem}"),
+    };
+    paths.add("slots replayed", pool.counters().replayed_slots);
+    if again {
+        paths.add("second cuts", 1);
+        // The next life begins where this one ended: a cut right after opening loses nothing.
+        let disk = pool.abandon();
+        let mut rng = Rng::new(count as u64);
+        let images = disk.crash_images(SectorSize::B512, Budget::default(), &mut rng);
+        for image in images.take(4) {
+            let disk = CrashDisk::from_image(image, 7);
+            let (_, second) = expected
+                .verify(disk, Recovery::PowerCut, open_options())
+                .unwrap_or_else(|problem| panic!("after a second power cut: {problem}"));
+            assert_eq!(second, count, "what was recovered once is recovered again");
+        }
+        return;
+    }
+    let mut disk = pool.abandon();
+    let report = check(&mut disk, Depth::Structure).expect("a recovered pool can be checked");
+    assert!(report.is_clean(), "check after a power cut found {:?}", report.problems);
+}
+
+fn cut(seed: u64, boundary: u64, paths: &mut Paths) {
+    let (mut driver, outcome) = run_until(seed, boundary);
+    if outcome == Outcome::Finished {
+        paths.add("workload ended before the boundary", 1);
+        return;
+    }
+    let pool = driver.pool.take().expect("open");
+    let mut rng = Rng::new(seed ^ boundary << 20);
+    let tear = if rng.chance(1, 2) { SectorSize::B512 } else { SectorSize::B4096 };
+    let disk = pool.abandon();
+    let in_flight: std::collections::BTreeSet<_> = driver
+        .history
+        .entries
+        .iter()
+        .filter(|entry| entry.status == sim::workload::Status::Pending)
+        .map(|entry| entry.change.volume())
+        .collect();
+    let mut expected = Expected::new(&driver.history);
+    let images = disk.crash_images(tear, Budget::default(), &mut rng);
+    paths.add("boundaries", 1);
+    paths.add(if images.is_exhaustive() { "exhaustive" } else { "sampled" }, 1);
+    paths.add("with several volumes in flight", u64::from(in_flight.len() > 1));
+    for (at, image) in images.enumerate() {
+        paths.add("images", 1);
+        let disk = CrashDisk::from_image(image, seed);
+        verify_image(&mut expected, disk, at % 16 == 5, paths);
+    }
+    // The same moment as a kill: nothing that was acknowledged may be missing.
+    paths.add("kills", 1);
+    let killed = disk.after_kill(seed);
+    if let Err(problem) = expected.verify(killed, Recovery::Kill, open_options()) {
+        panic!("after a kill: {problem}");
+    }
+}
+
+/// Protects from every order and every part of unsynced writes that a power cut may leave: all
+/// flushed data is there, every unflushed operation is whole or absent, and space is exact.
+#[test]
+fn a_power_cut_at_any_write_loses_nothing_that_was_flushed() {
+    let range = seeds::range(WORKLOADS);
+    let paths = seeds::run(range.clone(), |seed| {
+        let mut paths = Paths::default();
+        let (mut whole, _) = run_until(seed, u64::MAX);
+        let end = whole.pool().disk().write_boundary();
+        let mut rng = Rng::new(seed ^ 0xc07);
+        // The first writes make the pool; the workload's own follow.
+        for _ in 0..BOUNDARIES_EACH {
+            cut(seed, 8 + rng.below(end.max(9) - 8), &mut paths);
+        }
+        paths
+    });
+    println!("{} workloads; {:#?}", range.count(), paths.counts);
+    seeds::require(&paths, WORKLOADS, &[
+        ("boundaries", 1_000),
+        ("exhaustive", 100),
+        ("sampled", 300),
+        ("with several volumes in flight", 200),
+        ("images", 40_000),
+        ("second cuts", 1_000),
+        ("slots replayed", 40_000),
+        ("kills", 1_000),
+    ]);
+}
