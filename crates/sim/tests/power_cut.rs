@@ -2,13 +2,15 @@
 //! in then is opened and verified.
 mod seeds;
 
+use std::collections::BTreeSet;
+
 use block::SectorSize;
 use engine::check::{Depth, check};
 use sim::workload::{Driver, Expected, Mix, Outcome, Paths, Recovery, open_options};
 use sim::{Budget, CrashDisk, Delivery, Rng};
 
 const WORKLOADS: u64 = 250;
-const BOUNDARIES_EACH: u64 = 6;
+const BOUNDARIES_EACH: u64 = 8;
 const OPERATIONS: u64 = 60;
 
 /// Runs a workload until the disk takes no more writes.
@@ -57,13 +59,8 @@ fn cut(seed: u64, boundary: u64, paths: &mut Paths) {
     let mut rng = Rng::new(seed ^ boundary << 20);
     let tear = if rng.chance(1, 2) { SectorSize::B512 } else { SectorSize::B4096 };
     let disk = pool.abandon();
-    let in_flight: std::collections::BTreeSet<_> = driver
-        .history
-        .entries
-        .iter()
-        .filter(|entry| entry.status == sim::workload::Status::Pending)
-        .map(|entry| entry.change.volume())
-        .collect();
+    let unflushed = driver.history.entries[driver.history.flushed..].iter();
+    let in_flight: BTreeSet<_> = unflushed.map(|entry| entry.change.volume()).collect();
     let mut expected = Expected::new(&driver.history);
     let images = disk.crash_images(tear, Budget::default(), &mut rng);
     paths.add("boundaries", 1);
@@ -103,7 +100,7 @@ fn a_power_cut_at_any_write_loses_nothing_that_was_flushed() {
         ("boundaries", 1_000),
         ("exhaustive", 100),
         ("sampled", 300),
-        ("with several volumes in flight", 200),
+        ("with several volumes in flight", 1_000),
         ("images", 40_000),
         ("second cuts", 1_000),
         ("slots replayed", 40_000),

@@ -126,6 +126,33 @@ fn decoded(bytes: &[u8]) -> Result<Vec<Record>, Malformed> {
     Ok(records)
 }
 
+/// Protects from a checksum that changes with its library, or that only this library knows.
+#[test]
+fn the_checksum_is_that_of_the_public_standard() {
+    assert_eq!(Checksum::of(b"123456789"), Checksum(0xae8b_1486_0a79_9888));
+    // Lengths at which a vectorised loop hands over to the next, against one bit at a time.
+    let bytes: Vec<u8> = (0..5000u32)
+        .map(|at| (at * at).to_le_bytes()[1] ^ at.to_le_bytes()[0])
+        .collect();
+    for len in [
+        0, 1, 15, 16, 17, 127, 128, 129, 255, 256, 257, 1023, 4095, 4096, 4097, 5000,
+    ] {
+        let mut crc = u64::MAX;
+        for byte in &bytes[..len] {
+            crc ^= u64::from(*byte);
+            for _ in 0..8 {
+                crc = crc >> 1
+                    ^ if crc & 1 == 1 {
+                        0x9a6c_9329_ac4b_c9b5
+                    } else {
+                        0
+                    };
+            }
+        }
+        assert_eq!(Checksum::of(&bytes[..len]), Checksum(!crc), "{len} bytes");
+    }
+}
+
 /// Protects from a field that is written wider, or in another order, than it is read.
 #[test]
 fn records_of_every_kind_are_read_as_they_were_written() {

@@ -3,6 +3,8 @@ mod directory;
 mod lookup;
 mod merge;
 mod pages;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use directory::{DirectoryContext, DirectoryEdit, DirectoryStep};

@@ -286,6 +286,15 @@ impl<D: Disk> Pool<D> {
 
     fn find(&mut self, key: ReadKey, read: &mut Read, granule: Granule) -> Where {
         let (id, len) = (read.volume, read.granule);
+        // A volume that was deleted meanwhile has lost its newest updates already.
+        let Some(volume) = self.volumes.get(&id).filter(|volume| !volume.kept.deleting) else {
+            return Where::Bad(OpError::UnknownVolume { volume: id });
+        };
+        let tree = Tree {
+            root: volume.kept.root,
+            height: volume.kept.height,
+            epoch: self.superblock.epoch,
+        };
         let overlays = [Some(&self.active), self.frozen.as_ref()];
         let recent = overlays.into_iter().flatten().find_map(|overlay| overlay.get(id, granule));
         match recent {
@@ -296,11 +305,6 @@ impl<D: Disk> Pool<D> {
             Some(Update::Hole { .. }) => return Where::Hole,
             None => {}
         }
-        let Some(volume) = self.volumes.get(&id) else {
-            return Where::Bad(OpError::UnknownVolume { volume: id });
-        };
-        let (root, height) = (volume.kept.root, volume.kept.height);
-        let tree = Tree { root, height, epoch: self.superblock.epoch };
         match lookup(tree, granule, &mut read.cursor, key, &mut self.pages, &mut self.device) {
             Found::Entry(Entry::Hole { .. }) => Where::Hole,
             Found::Entry(Entry::Block(block)) => {

@@ -132,8 +132,10 @@ impl Driver {
         }
         match self.rng.below(100) {
             _ if self.sizes.is_empty() => self.create(),
-            0..2 if self.sizes.len() < self.mix.volumes_max => self.create(),
+            // Several volumes soon, and a new one for each that goes.
+            0..8 if self.sizes.len() < self.mix.volumes_max => self.create(),
             2 if self.sizes.len() > 1 || self.mix.fill => self.delete(),
+            0..2 => self.set_state(),
             3..5 => self.grow(),
             5..8 => self.set_state(),
             8..10 => self.mark(),
@@ -147,6 +149,7 @@ impl Driver {
             63 if !self.mix.reopen => {
                 let _ = self.settle();
             }
+            64..80 if self.mix.fill => self.fill(),
             _ => self.write(),
         }
         // Sometimes let several gather, sometimes push each along.
@@ -290,6 +293,13 @@ impl Driver {
         self.ask_change(op, Change::Write { volume, first, count }, Some(position));
     }
 
+    /// A large write at a random place: a pool that is small fills up soon.
+    fn fill(&mut self) {
+        let max = std::mem::replace(&mut self.mix.write_max, 2048);
+        self.write();
+        self.mix.write_max = max;
+    }
+
     fn zero(&mut self, how: Zeroing) {
         let (volume, size) = self.volume();
         let max = match self.rng.below(4) {
@@ -383,7 +393,7 @@ impl Driver {
                 if sector < next {
                     continue;
                 }
-                let count = 64.min(size - sector);
+                let count = 512.min(size - sector);
                 next = sector + count;
                 self.read_range(id, sector, count);
                 if self.asked.len() >= 16 && self.settle() == Outcome::Stopped {
@@ -460,7 +470,13 @@ impl Driver {
                 content(volume, sector, *number, &mut expected);
                 expected == part
             });
-            assert!(fits, "volume {volume} sector {sector} is none of {allowed:?}");
+            assert!(
+                fits,
+                "volume {volume} sector {sector} shows {:?}, not one of {allowed:?}; it was \
+                 touched by {:#?}",
+                self.history.recognise(volume, sector, part),
+                self.history.touching(volume, sector)
+            );
         }
         self.pool().recycle(bytes);
     }

@@ -225,6 +225,23 @@ impl History {
         allowed
     }
 
+    /// Which operation's bytes these are, if any: what a failure has to say.
+    pub fn recognise(&self, volume: VolumeId, sector: u64, bytes: &[u8]) -> Option<u64> {
+        let mut expected = vec![0; bytes.len()];
+        (0..=self.entries.len() as u64).find(|number| {
+            content(volume, sector, *number, &mut expected);
+            expected == bytes
+        })
+    }
+
+    /// Every operation that touched a sector, with its number.
+    pub fn touching(&self, volume: VolumeId, sector: u64) -> Vec<(u64, &Entry)> {
+        (0..self.entries.len())
+            .filter(|index| self.written(*index, volume, sector).is_some())
+            .map(|index| (self.number(index), &self.entries[index]))
+            .collect()
+    }
+
     /// The newest position that was given to a volume.
     pub fn newest(&self, volume: VolumeId) -> Position {
         self.newest.get(&volume).copied().unwrap_or_default()

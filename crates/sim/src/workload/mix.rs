@@ -44,8 +44,11 @@ impl Mix {
         mix.reopen = false;
         mix.pool = ByteLen(12 << 20);
         mix.write_max = mix.write_max.min(160);
+        mix.volumes_max = mix.volumes_max.max(3);
+        mix.depth = mix.depth.max(4);
         if mix.fill {
             mix.pool = ByteLen(7 << 20);
+            mix.depth = 1;
             mix.write_max = 160;
         }
         mix

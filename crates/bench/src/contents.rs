@@ -1,0 +1,88 @@
+//! Bytes to write, and what was written where.
+//!
+//! All writes are views into one stretch of random bytes: nothing is allocated or copied per
+//! write, neighbours differ, and two bytes per unit are enough to know what a volume must hold.
+use block::{Buf, ByteLen, Data};
+use sim::Rng;
+
+/// More than a processor's second cache, so that checksums are not computed from it alone.
+const STRETCH: usize = 8 << 20;
+
+pub struct Stretch(Data);
+
+impl Stretch {
+    pub fn new(seed: u64) -> Stretch {
+        let mut buf = Buf::zeroed(STRETCH);
+        Rng::new(seed).fill(&mut buf);
+        Stretch(buf.into_data())
+    }
+
+    /// A view of this length, at a multiple of `unit`; with its place.
+    pub fn pick(&self, rng: &mut Rng, unit: usize, len: usize) -> (usize, Data) {
+        let at = rng.index((STRETCH - len) / unit + 1) * unit;
+        (at, self.0.slice(at..at + len))
+    }
+
+    fn at(&self, at: usize, len: usize) -> &[u8] {
+        &self.0[at..at + len]
+    }
+}
+
+/// What every unit of a volume must hold. Everything was written before anything is looked at.
+pub struct Expected {
+    unit: usize,
+    /// For each unit the place in the stretch that it was written from, counted in units.
+    from: Vec<u16>,
+}
+
+impl Expected {
+    pub fn new(size: ByteLen, unit: usize) -> Expected {
+        assert!(
+            STRETCH / unit <= 1 << 16,
+            "places in the stretch have two bytes"
+        );
+        let units = usize::try_from(size.0).expect("a measured volume is small") / unit;
+        Expected {
+            unit,
+            from: vec![0; units],
+        }
+    }
+
+    pub fn unit(&self) -> usize {
+        self.unit
+    }
+
+    pub fn units(&self) -> usize {
+        self.from.len()
+    }
+
+    pub fn wrote(&mut self, offset: u64, from: usize, len: usize) {
+        let first = usize::try_from(offset).expect("within a small volume") / self.unit;
+        let places = (from / self.unit..).take(len / self.unit);
+        for (unit, place) in self.from[first..].iter_mut().zip(places) {
+            *unit = u16::try_from(place).expect("checked when this was made");
+        }
+    }
+
+    pub fn holds(&self, stretch: &Stretch, unit: usize, bytes: &[u8]) -> bool {
+        stretch.at(usize::from(self.from[unit]) * self.unit, self.unit) == bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_last_is_what_is_expected() {
+        let (stretch, mut rng) = (Stretch::new(1), Rng::new(2));
+        let mut expected = Expected::new(ByteLen(64 << 10), 4096);
+        let (from, long) = stretch.pick(&mut rng, 4096, 16 << 10);
+        expected.wrote(8192, from, long.len());
+        let (again, short) = stretch.pick(&mut rng, 4096, 4096);
+        expected.wrote(12288, again, short.len());
+        assert!(expected.holds(&stretch, 2, &long[..4096]));
+        assert!(expected.holds(&stretch, 3, &short));
+        assert!(!expected.holds(&stretch, 4, &long[..4096]));
+    }
+}

@@ -1,0 +1,72 @@
+//! Measurements of the storage engine, each beside what it is measured against.
+//!
+//! Nothing here judges a figure by itself: the device, the file system and the neighbours of a
+//! machine change from minute to minute. Only ratios of rounds that ran side by side are compared
+//! with goals.
+#![forbid(unsafe_code)]
+
+mod contents;
+mod cost;
+mod engine_area;
+mod load;
+mod memory;
+mod place;
+mod pool_side;
+mod raw_side;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+#[global_allocator]
+static HEAP: counting::Counting = counting::Counting;
+
+#[derive(Parser)]
+#[command(about)]
+struct Cli {
+    #[command(subcommand)]
+    area: Area,
+}
+
+#[derive(Subcommand)]
+enum Area {
+    /// One pool on one file, beside the same kind of file alone
+    Engine {
+        #[command(flatten)]
+        common: Settings,
+        /// Only lines whose name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+    },
+    /// What a pool keeps in memory while its maps outgrow its cache, and what opening it reads
+    Memory {
+        #[command(flatten)]
+        common: Settings,
+    },
+    /// The process that `memory` starts and kills
+    #[command(hide = true)]
+    MemoryWriter(memory::Task),
+}
+
+#[derive(Args)]
+struct Settings {
+    /// A short run: good for the order of magnitude, not for a claim
+    #[arg(long)]
+    quick: bool,
+    /// Where the files go; it must lie on a disk. They are removed at the end
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Write the figures to this file too
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().area {
+        Area::Engine { common, only } => engine_area::run(&common, &only),
+        Area::Memory { common } => memory::run(&common),
+        Area::MemoryWriter(task) => memory::write(&task),
+    }
+}

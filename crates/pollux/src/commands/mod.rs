@@ -1,0 +1,41 @@
+//! One module per command; each returns how the process is to end.
+mod demo;
+mod disk;
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use pollux::proof::{self, Orders};
+
+use crate::cli::{Cli, Command, DemoWriter};
+
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Disk(command) => disk::run(command, cli.output),
+        Command::Demo { seed } => demo::run(seed, cli.output),
+        Command::DemoWriter(orders) => demo_writer(orders),
+    }
+}
+
+fn demo_writer(orders: DemoWriter) -> Result<ExitCode> {
+    let DemoWriter {
+        path,
+        backend,
+        direct,
+        seed,
+        term,
+        depth,
+    } = orders;
+    let (backend, direct) = (backend.into(), direct.into());
+    let orders = Orders {
+        path,
+        backend,
+        direct,
+        seed,
+        term,
+        depth,
+    };
+    proof::write_until_killed(&orders, io::stdout().lock())?;
+    Ok(ExitCode::FAILURE)
+}

@@ -1,0 +1,8 @@
+//! What the demo, the process tests and the command line share.
+//!
+//! The binary is the product; this library exists so that the tests which kill a writer use the
+//! very writer and the very judge that the demo shows to people.
+#![forbid(unsafe_code)]
+
+pub mod patience;
+pub mod proof;

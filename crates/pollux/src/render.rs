@@ -1,0 +1,91 @@
+//! What a command answers: a table for people, JSON for programs.
+//!
+//! Sizes are rounded for people and exact for programs; both say the same otherwise.
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+/// An answer that can be shown in either way.
+pub trait Answer: Serialize {
+    fn table(&self) -> Table;
+}
+
+pub fn show(answer: &impl Answer, output: Output) -> Result<()> {
+    let text = match output {
+        Output::Table => answer.table().trim_fmt(),
+        Output::Json => serde_json::to_string_pretty(answer).context("the answer is no JSON")?,
+    };
+    say(&text)
+}
+
+/// A reader who has seen enough, such as `head`, is no failure.
+pub fn say(text: &str) -> Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("the answer could not be written")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Columns without lines, which the tools of the shell can cut.
+pub fn plain(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    if !header.is_empty() {
+        table.set_header(header);
+    }
+    table
+}
+
+/// One fact per line.
+pub fn facts(rows: impl IntoIterator<Item = (&'static str, String)>) -> Table {
+    let mut table = plain(&[]);
+    for (name, value) in rows {
+        table.add_row([name.to_owned(), value]);
+    }
+    table
+}
+
+/// With lines, and wrapped, for text that is to be read.
+pub fn boxed(header: &[&str], width: u16) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL);
+    table
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width);
+    table.set_header(header);
+    table
+}
+
+/// A uuid as it is usually written.
+pub fn uuid(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_uuid_has_its_usual_shape() {
+        let text = super::uuid(&std::array::from_fn(|n| u8::try_from(n).unwrap()));
+        assert_eq!(text, "00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+}
