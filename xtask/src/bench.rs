@@ -40,11 +40,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let report = shell::reports()?.join(format!("bench-{area}.json"));
     // An old report must not pass for the one of this run.
     if let Err(error) = fs::remove_file(&report) {
-        ensure!(
-            error.kind() == ErrorKind::NotFound,
-            "removing {}: {error}",
-            report.display()
-        );
+        ensure!(error.kind() == ErrorKind::NotFound, "removing {}: {error}", report.display());
     }
     let log = format!("bench-{area}");
     shell::clear_log(&log)?;
@@ -52,10 +48,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.quick {
         command = command.arg("--quick");
     }
-    let finished = command
-        .arg("--json")
-        .arg(&report.to_string_lossy())
-        .run(&log)?;
+    let finished = command.arg("--json").arg(&report.to_string_lossy()).run(&log)?;
     ensure!(finished.exited_well, "the bench of {area} failed");
     let text = fs::read_to_string(&report).context("nothing was measured: no report was left")?;
     let _: Value = serde_json::from_str(&text).context("the report is not JSON")?;

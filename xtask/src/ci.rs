@@ -14,9 +14,7 @@ const FUZZ_SECONDS: u64 = 10;
 
 pub fn run() -> Result<ExitCode> {
     let mut report = Report::new("ci");
-    report.step("fmt", |log| {
-        Ok(shell::cargo("fmt --all --check").run(log)?.as_check())
-    });
+    report.step("fmt", |log| Ok(shell::cargo("fmt --all --check").run(log)?.as_check()));
     report.step("clippy", |log| {
         let clippy = shell::cargo("clippy --workspace --all-targets --locked -- -D warnings");
         Ok(clippy.run(log)?.as_check())

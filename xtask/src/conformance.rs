@@ -19,10 +19,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 fn unknown(suite: &str, known: &[&str]) -> String {
     match known {
         [] => format!("there is no conformance suite `{suite}`: none exists yet"),
-        known => format!(
-            "there is no conformance suite `{suite}`; known: {}",
-            known.join(", ")
-        ),
+        known => format!("there is no conformance suite `{suite}`; known: {}", known.join(", ")),
     }
 }
 

@@ -27,23 +27,11 @@ pub fn check(log: &str) -> Result<Totals> {
         println!("{what}: {}", if holds { "ok" } else { "FAILED" });
         totals += Totals::of_check(holds);
     };
-    expect(
-        "the check sees a marker where one is",
-        has_marker(&build(PLANTED, "planted", log)?)?,
-    );
-    expect(
-        "the released binary has no marker",
-        !has_marker(&build(SHIPPED, "pollux", log)?)?,
-    );
+    expect("the check sees a marker where one is", has_marker(&build(PLANTED, "planted", log)?)?);
+    expect("the released binary has no marker", !has_marker(&build(SHIPPED, "pollux", log)?)?);
     let with_faults = format!("{FEATURES} --features engine/faults");
-    expect(
-        "the check sees the feature where it is on",
-        has_faults(&with_faults, log)?,
-    );
-    expect(
-        "the released binary is without the feature",
-        !has_faults(FEATURES, log)?,
-    );
+    expect("the check sees the feature where it is on", has_faults(&with_faults, log)?);
+    expect("the released binary is without the feature", !has_faults(FEATURES, log)?);
     Ok(totals)
 }
 
@@ -108,10 +96,7 @@ mod tests {
         let messages = r#"{"reason":"compiler-artifact","target":{"name":"engine"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"planted"},"executable":"/t/examples/planted"}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(
-            executable(messages, "planted"),
-            Some("/t/examples/planted".into())
-        );
+        assert_eq!(executable(messages, "planted"), Some("/t/examples/planted".into()));
         assert_eq!(executable(messages, "pollux"), None);
     }
 

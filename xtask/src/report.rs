@@ -81,19 +81,12 @@ impl Report {
         let row = |name: &str, seconds: f64, totals: Totals| {
             let minutes = seconds / 60.0;
             let status = if totals.is_success() { "ok" } else { "FAILED" };
-            let Totals {
-                passed,
-                failed,
-                skipped,
-            } = totals;
+            let Totals { passed, failed, skipped } = totals;
             format!(
                 "{name:width$}  {minutes:>7.1}  {status:6}  {passed:>6}  {failed:>6}  {skipped:>7}\n"
             )
         };
-        let mut table = format!(
-            "{:width$}  minutes  status  passed  failed  skipped\n",
-            "step"
-        );
+        let mut table = format!("{:width$}  minutes  status  passed  failed  skipped\n", "step");
         for step in &self.steps {
             table += &row(&step.name, step.seconds, step.totals);
         }
@@ -107,30 +100,18 @@ mod tests {
     use super::*;
 
     fn step(name: &str, seconds: f64, totals: Totals) -> Step {
-        Step {
-            name: name.into(),
-            seconds,
-            totals,
-            error: None,
-        }
+        Step { name: name.into(), seconds, totals, error: None }
     }
 
     #[test]
     fn the_table_shows_every_step_and_their_sum() {
-        let tests = Totals {
-            passed: 41,
-            failed: 1,
-            skipped: 2,
-        };
+        let tests = Totals { passed: 41, failed: 1, skipped: 2 };
         let mut totals = Totals::of_check(true);
         totals += tests;
         let report = Report {
             verb: "ci",
             started: 0,
-            steps: vec![
-                step("fmt", 6.0, Totals::of_check(true)),
-                step("test", 90.0, tests),
-            ],
+            steps: vec![step("fmt", 6.0, Totals::of_check(true)), step("test", 90.0, tests)],
             totals,
         };
         assert_eq!(

@@ -17,9 +17,7 @@ use crate::totals::Totals;
 pub fn root() -> PathBuf {
     let manifest = env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    let top = manifest
-        .parent()
-        .expect("the manifest of xtask lies in a folder of the workspace");
+    let top = manifest.parent().expect("the manifest of xtask lies in a folder of the workspace");
     top.to_path_buf()
 }
 
@@ -101,19 +99,10 @@ impl Command {
     }
 
     fn shown(&self) -> String {
-        let program = Path::new(&self.program)
-            .file_name()
-            .unwrap_or(&self.program)
-            .to_string_lossy();
-        let env = self
-            .env
-            .iter()
-            .map(|(name, value)| format!("{name}={value} "));
-        format!(
-            "{}{program} {}",
-            env.collect::<String>(),
-            self.args.join(" ")
-        )
+        let program =
+            Path::new(&self.program).file_name().unwrap_or(&self.program).to_string_lossy();
+        let env = self.env.iter().map(|(name, value)| format!("{name}={value} "));
+        format!("{}{program} {}", env.collect::<String>(), self.args.join(" "))
     }
 
     /// Runs at the top of the workspace, to its end. Both streams are also added to
@@ -172,8 +161,6 @@ fn tee(mut from: impl Read, to: &mut impl Write, log: &Mutex<File>) -> io::Resul
         kept.extend_from_slice(bytes);
         to.write_all(bytes)?;
         to.flush()?;
-        log.lock()
-            .expect("a copier that panics ends the run")
-            .write_all(bytes)?;
+        log.lock().expect("a copier that panics ends the run").write_all(bytes)?;
     }
 }

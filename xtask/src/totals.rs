@@ -14,11 +14,7 @@ pub struct Totals {
 impl Totals {
     /// One check that is not a libtest test.
     pub fn of_check(passed: bool) -> Totals {
-        Totals {
-            passed: u64::from(passed),
-            failed: u64::from(!passed),
-            skipped: 0,
-        }
+        Totals { passed: u64::from(passed), failed: u64::from(!passed), skipped: 0 }
     }
 
     /// The sum over all test binaries of a `cargo test` run.
@@ -46,11 +42,7 @@ impl Totals {
                 .find_map(|number| number.trim().parse().ok())
                 .unwrap_or(0)
         };
-        Totals {
-            passed: count("passed"),
-            failed: count("failed"),
-            skipped: count("ignored"),
-        }
+        Totals { passed: count("passed"), failed: count("failed"), skipped: count("ignored") }
     }
 
     /// Something ran, and nothing failed.
@@ -69,11 +61,7 @@ impl AddAssign for Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
-        )
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
 

@@ -16,22 +16,15 @@ const LONG: &str = "// long:";
 const LONG_WITHIN: usize = 5;
 
 /// Words that name no duty.
-const VAGUE: [&str; 8] = [
-    "common", "helper", "helpers", "manager", "managers", "misc", "util", "utils",
-];
+const VAGUE: [&str; 8] =
+    ["common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"];
 
 /// The crate whose duty is what needs `unsafe`: rings, aligned memory, system calls.
 const UNSAFE_CRATE: &str = "disk";
 
 /// Doors that the engine must not open itself: it sees the world only through `block::Disk`.
-const ENGINE_BANNED: [&str; 6] = [
-    "std::fs",
-    "std::net",
-    "Instant::now",
-    "SystemTime::now",
-    "thread::sleep",
-    "tokio",
-];
+const ENGINE_BANNED: [&str; 6] =
+    ["std::fs", "std::net", "Instant::now", "SystemTime::now", "thread::sleep", "tokio"];
 
 /// What a crate may depend on, tests aside.
 struct Reach {
@@ -43,14 +36,8 @@ struct Reach {
 }
 
 /// Names beyond these, in a crate that is held to them, need a decision record.
-const FEW: Option<&[&str]> = Some(&[
-    "bytes",
-    "crc-fast",
-    "flate2",
-    "lz4_flex",
-    "thiserror",
-    "zerocopy",
-]);
+const FEW: Option<&[&str]> =
+    Some(&["bytes", "crc-fast", "flate2", "lz4_flex", "thiserror", "zerocopy"]);
 
 const REACH: [Reach; 7] = [
     reach("block", Some(&[]), FEW),
@@ -84,23 +71,17 @@ fn too_long(text: &str) -> Option<String> {
 }
 
 fn vague_name(path: &Path) -> Option<String> {
-    let names = path
-        .iter()
-        .map(|part| part.to_string_lossy().to_lowercase());
+    let names = path.iter().map(|part| part.to_string_lossy().to_lowercase());
     let mut words = names.flat_map(|name| {
         let stem = name.strip_suffix(".rs").unwrap_or(&name);
-        stem.split(['_', '-'])
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+        stem.split(['_', '-']).map(str::to_owned).collect::<Vec<_>>()
     });
     let word = words.find(|word| VAGUE.contains(&word.as_str()))?;
     Some(format!("`{word}` in a name says nothing: name the duty"))
 }
 
 fn allows_unsafe(crate_root: &str) -> Option<String> {
-    let forbids = crate_root
-        .lines()
-        .any(|line| line.trim() == "#![forbid(unsafe_code)]");
+    let forbids = crate_root.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
     (!forbids).then(|| "lacks #![forbid(unsafe_code)]".into())
 }
 
@@ -112,8 +93,7 @@ fn unfinished(text: &str) -> Option<String> {
 
 /// Code without its line comments: a comment may well say what is not done.
 fn code(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .map(|line| line.split_once("//").map_or(line, |(code, _)| code))
+    text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code))
 }
 
 fn opens_a_door(text: &str) -> Vec<String> {
@@ -176,10 +156,7 @@ fn undecided(record: &str) -> Option<String> {
 
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest
-        .parent()
-        .expect("xtask lies in the workspace")
-        .into()
+    manifest.parent().expect("xtask lies in the workspace").into()
 }
 
 /// Every file below a folder whose name ends so, relative to the root, with its text.
@@ -263,13 +240,7 @@ fn the_engine_sees_the_world_only_through_its_doors() {
 fn dependencies_point_downwards() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args([
-            "metadata",
-            "--no-deps",
-            "--offline",
-            "--format-version",
-            "1",
-        ])
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(root())
         .output()
         .expect("cargo runs");
@@ -293,20 +264,13 @@ mod would_complain {
         assert!(too_long(&long).is_some());
         assert!(too_long(&long[2..]).is_none());
         assert!(too_long(&format!("//! Doc.\n// long: one table\n{long}")).is_none());
-        assert!(
-            too_long(&format!("// long:\n{long}")).is_some(),
-            "no reason"
-        );
+        assert!(too_long(&format!("// long:\n{long}")).is_some(), "no reason");
         assert!(too_long(&format!("{long}// long: too late")).is_some());
     }
 
     #[test]
     fn about_a_vague_name() {
-        for bad in [
-            "disk/src/utils.rs",
-            "sim/src/io_helper.rs",
-            "a/common/mod.rs",
-        ] {
+        for bad in ["disk/src/utils.rs", "sim/src/io_helper.rs", "a/common/mod.rs"] {
             assert!(vague_name(Path::new(bad)).is_some(), "{bad}");
         }
         assert!(vague_name(Path::new("engine/src/journal/commons.rs")).is_none());
@@ -351,9 +315,7 @@ mod would_complain {
     /// The metadata of the packages, each with its dependencies as (kind, name).
     fn metadata(packages: &[(&str, &[(Value, &str)])]) -> Value {
         let package = |(name, on): &(&str, &[(Value, &str)])| {
-            let on = on
-                .iter()
-                .map(|(kind, on)| serde_json::json!({ "name": on, "kind": kind }));
+            let on = on.iter().map(|(kind, on)| serde_json::json!({ "name": on, "kind": kind }));
             serde_json::json!({ "name": name, "dependencies": on.collect::<Vec<_>>() })
         };
         let packages: Vec<Value> = packages.iter().map(package).collect();

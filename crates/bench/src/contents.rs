@@ -37,15 +37,9 @@ pub struct Expected {
 
 impl Expected {
     pub fn new(size: ByteLen, unit: usize) -> Expected {
-        assert!(
-            STRETCH / unit <= 1 << 16,
-            "places in the stretch have two bytes"
-        );
+        assert!(STRETCH / unit <= 1 << 16, "places in the stretch have two bytes");
         let units = usize::try_from(size.0).expect("a measured volume is small") / unit;
-        Expected {
-            unit,
-            from: vec![0; units],
-        }
+        Expected { unit, from: vec![0; units] }
     }
 
     pub fn unit(&self) -> usize {

@@ -33,10 +33,7 @@ pub struct Stopwatch {
 
 impl Stopwatch {
     pub fn start() -> Stopwatch {
-        Stopwatch {
-            began: Instant::now(),
-            cpu: processor_time(),
-        }
+        Stopwatch { began: Instant::now(), cpu: processor_time() }
     }
 
     pub fn elapsed(&self) -> Duration {
@@ -45,12 +42,7 @@ impl Stopwatch {
 
     pub fn stop(&self, ios: u64, bytes: u64) -> Round {
         let (elapsed, now) = (self.began.elapsed(), processor_time());
-        Round {
-            ios,
-            bytes,
-            elapsed,
-            cpu: now.saturating_sub(self.cpu),
-        }
+        Round { ios, bytes, elapsed, cpu: now.saturating_sub(self.cpu) }
     }
 }
 
@@ -75,11 +67,7 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
         let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else {
-            return Spread {
-                median: f64::NAN,
-                min: f64::NAN,
-                max: f64::NAN,
-            };
+            return Spread { median: f64::NAN, min: f64::NAN, max: f64::NAN };
         };
         let median = match sorted.len() % 2 {
             0 => f64::midpoint(sorted[middle - 1], sorted[middle]),

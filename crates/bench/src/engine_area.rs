@@ -78,19 +78,8 @@ const fn plan(
     unit: Unit,
     goal: Option<f64>,
 ) -> Plan {
-    let load = Load {
-        direction,
-        order,
-        len,
-        depth,
-    };
-    Plan {
-        name,
-        scene,
-        load,
-        unit,
-        goal,
-    }
+    let load = Load { direction, order, len, depth };
+    Plan { name, scene, load, unit, goal }
 }
 
 const MIB: usize = 1 << 20;
@@ -101,14 +90,7 @@ const LINES: [Plan; 12] = {
     use Scene::{Fresh, SmallBlocks, SmallCache, Worn};
     use Unit::{Iops, MegabytesPerSecond as Mbs};
     [
-        plan(
-            "1 MiB sequential read, depth 4",
-            Fresh,
-            (Read, Sequential),
-            (MIB, 4),
-            Mbs,
-            Some(0.9),
-        ),
+        plan("1 MiB sequential read, depth 4", Fresh, (Read, Sequential), (MIB, 4), Mbs, Some(0.9)),
         plan(
             "1 MiB sequential write, depth 4",
             Fresh,
@@ -125,46 +107,11 @@ const LINES: [Plan; 12] = {
             Mbs,
             Some(0.8),
         ),
-        plan(
-            "4 KiB random read, depth 1",
-            Fresh,
-            (Read, Random),
-            (4096, 1),
-            Iops,
-            Some(0.9),
-        ),
-        plan(
-            "4 KiB random read, depth 32",
-            Fresh,
-            (Read, Random),
-            (4096, 32),
-            Iops,
-            Some(0.9),
-        ),
-        plan(
-            "4 KiB random write, depth 1",
-            Worn,
-            (Write, Random),
-            (4096, 1),
-            Iops,
-            Some(0.8),
-        ),
-        plan(
-            "4 KiB random write, depth 32",
-            Worn,
-            (Write, Random),
-            (4096, 32),
-            Iops,
-            Some(1.0),
-        ),
-        plan(
-            "4 KiB random write + flush",
-            Worn,
-            (WriteFlush, Random),
-            (4096, 1),
-            Iops,
-            Some(0.8),
-        ),
+        plan("4 KiB random read, depth 1", Fresh, (Read, Random), (4096, 1), Iops, Some(0.9)),
+        plan("4 KiB random read, depth 32", Fresh, (Read, Random), (4096, 32), Iops, Some(0.9)),
+        plan("4 KiB random write, depth 1", Worn, (Write, Random), (4096, 1), Iops, Some(0.8)),
+        plan("4 KiB random write, depth 32", Worn, (Write, Random), (4096, 32), Iops, Some(1.0)),
+        plan("4 KiB random write + flush", Worn, (WriteFlush, Random), (4096, 1), Iops, Some(0.8)),
         plan(
             "4 KiB random write + flush, depth 32",
             Worn,
@@ -189,24 +136,13 @@ const LINES: [Plan; 12] = {
             Iops,
             None,
         ),
-        plan(
-            "512 B random write, depth 32",
-            SmallBlocks,
-            (Write, Random),
-            (512, 32),
-            Iops,
-            None,
-        ),
+        plan("512 B random write, depth 32", SmallBlocks, (Write, Random), (512, 32), Iops, None),
     ]
 };
 
 /// Fills files and volumes: every sector is written once before anything is measured.
-const FILL: Load = Load {
-    direction: Direction::Write,
-    order: Order::Sequential,
-    len: MIB,
-    depth: 4,
-};
+const FILL: Load =
+    Load { direction: Direction::Write, order: Order::Sequential, len: MIB, depth: 4 };
 
 pub fn run(settings: &Settings, only: &str) -> Result<()> {
     let effort = if settings.quick { QUICK } else { FULL };
@@ -219,9 +155,7 @@ pub fn run(settings: &Settings, only: &str) -> Result<()> {
         machine.fs,
         machine.cores,
         machine.kernel,
-        std::fs::read_to_string("/proc/loadavg")
-            .unwrap_or_default()
-            .trim()
+        std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim()
     );
     let stretch = Stretch::new(1);
     let mut rng = Rng::new(2);
@@ -238,12 +172,7 @@ pub fn run(settings: &Settings, only: &str) -> Result<()> {
     println!("engine: {}", place::describe(&disk));
     let mut whole = RawSide::new(disk, &stretch);
     load::run(&mut whole, FILL, Until::End, &mut rng)?;
-    let mut pool = PoolSide::new(
-        whole.into_disk(),
-        Limits::default(),
-        effort.volume,
-        &stretch,
-    )?;
+    let mut pool = PoolSide::new(whole.into_disk(), Limits::default(), effort.volume, &stretch)?;
     load::run(&mut pool, FILL, Until::End, &mut rng)?;
     println!(
         "volume: {} of 4 KiB blocks, pool sector {} B, {} rounds of {:?} each side",
@@ -291,10 +220,7 @@ fn enter<'a>(
     rng: &mut Rng,
 ) -> Result<PoolSide<'a>> {
     let limits = match scene {
-        Scene::SmallCache => Limits {
-            cache_pages: SMALL_CACHE,
-            ..Limits::default()
-        },
+        Scene::SmallCache => Limits { cache_pages: SMALL_CACHE, ..Limits::default() },
         Scene::Fresh | Scene::Worn | Scene::SmallBlocks => Limits::default(),
     };
     let mut pool = pool.reopen(limits)?;

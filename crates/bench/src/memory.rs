@@ -195,27 +195,17 @@ pub fn run(settings: &Settings) -> Result<()> {
     };
     show(&report);
     table::save(settings.json.as_deref(), &report)?;
-    let Written {
-        heap_peak, bound, ..
-    } = report.written;
-    ensure!(
-        heap_peak <= bound,
-        "the heap had {heap_peak} bytes, more than the bound of {bound}"
-    );
-    ensure!(
-        ratio >= RATIO_MIN,
-        "the map is only {ratio} times the cache: this shows nothing"
-    );
+    let Written { heap_peak, bound, .. } = report.written;
+    ensure!(heap_peak <= bound, "the heap had {heap_peak} bytes, more than the bound of {bound}");
+    ensure!(ratio >= RATIO_MIN, "the map is only {ratio} times the cache: this shows nothing");
     Ok(())
 }
 
 fn create(file: &Scratch, size: ByteLen) -> Result<()> {
     let mut disk = place::open(file.path(), Some(size))?;
     println!("{}", place::describe(&disk));
-    let options = engine::CreateOptions {
-        uuid: *b"pollux benchmark",
-        ..engine::CreateOptions::default()
-    };
+    let options =
+        engine::CreateOptions { uuid: *b"pollux benchmark", ..engine::CreateOptions::default() };
     Ok(engine::create(&mut disk, &options)?)
 }
 
@@ -250,20 +240,13 @@ fn write_and_kill(task: &Task) -> Result<Written> {
 fn check(pool: Pool<FileDisk>, expected: u64) -> Result<()> {
     let mut disk = pool.close()?;
     let found = look(&mut disk)?;
-    ensure!(
-        found == expected,
-        "the map has {found} pages, and should have {expected}"
-    );
+    ensure!(found == expected, "the map has {found} pages, and should have {expected}");
     Ok(())
 }
 
 fn look<D: Disk + Wait>(disk: &mut D) -> Result<u64> {
     let report = engine::check::check(disk, engine::check::Depth::Structure)?;
-    ensure!(
-        report.is_clean(),
-        "the pool has problems: {:?}",
-        report.problems
-    );
+    ensure!(report.is_clean(), "the pool has problems: {:?}", report.problems);
     Ok(report.map_pages)
 }
 
@@ -275,15 +258,9 @@ fn show(report: &Report) {
         ("writes", report.writes.to_string()),
         (
             "seconds",
-            format!(
-                "{:.1} ({:.1} of processor time)",
-                written.seconds, written.cpu_seconds
-            ),
+            format!("{:.1} ({:.1} of processor time)", written.seconds, written.cpu_seconds),
         ),
-        (
-            "writes per second",
-            format!("{:.0}", report.writes as f64 / written.seconds),
-        ),
+        ("writes per second", format!("{:.0}", report.writes as f64 / written.seconds)),
         ("checkpoints", written.checkpoints.to_string()),
         (
             "map pages read, written",
@@ -291,41 +268,20 @@ fn show(report: &Report) {
         ),
         ("live map pages", report.map_pages.to_string()),
         ("cache pages", report.cache_pages.to_string()),
-        (
-            "live pages per cache page",
-            format!("{} (at least {RATIO_MIN})", report.ratio),
-        ),
+        ("live pages per cache page", format!("{} (at least {RATIO_MIN})", report.ratio)),
         ("bound", format!("{:.1} MiB", mib(written.bound))),
-        (
-            "peak of the heap",
-            format!("{:.1} MiB", mib(written.heap_peak)),
-        ),
-        (
-            "peak that the engine counts",
-            format!("{:.1} MiB", mib(written.used_peak)),
-        ),
-        (
-            "peak of the process",
-            format!("{:.1} MiB", mib(written.resident_peak)),
-        ),
+        ("peak of the heap", format!("{:.1} MiB", mib(written.heap_peak))),
+        ("peak that the engine counts", format!("{:.1} MiB", mib(written.used_peak))),
+        ("peak of the process", format!("{:.1} MiB", mib(written.resident_peak))),
         ("pages read at open", report.pages_read_at_open.to_string()),
         ("slots replayed at open", report.replayed_slots.to_string()),
-        (
-            "seconds until released",
-            format!("{:.3}", report.release_seconds),
-        ),
+        ("seconds until released", format!("{:.3}", report.release_seconds)),
         ("seconds to open", format!("{:.3}", report.open_seconds)),
         (
             "blocks verified",
-            format!(
-                "{} in {:.1} s",
-                report.verified_blocks, report.verify_seconds
-            ),
+            format!("{} in {:.1} s", report.verified_blocks, report.verify_seconds),
         ),
-        (
-            "passed",
-            if report.passed { "yes" } else { "no" }.to_owned(),
-        ),
+        ("passed", if report.passed { "yes" } else { "no" }.to_owned()),
     ];
     for (name, value) in rows {
         let _ = writeln!(out, "{name:<28} {value}");

@@ -64,11 +64,7 @@ impl Place {
         if alone.try_lock().is_err() {
             bail!("another measurement runs in {}", folder.display());
         }
-        Ok(Place {
-            folder,
-            fs,
-            _alone: alone,
-        })
+        Ok(Place { folder, fs, _alone: alone })
     }
 
     /// A file of this place. What an earlier run that was killed left there is removed.

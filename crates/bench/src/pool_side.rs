@@ -34,22 +34,12 @@ fn create_volume(
     block: u64,
 ) -> Result<Measured> {
     let block_size = BlockSize::new(block).context("a legal block size")?;
-    let spec = VolumeSpec {
-        name: name.into(),
-        size,
-        block_size,
-        uid: [1; 16],
-    };
+    let spec = VolumeSpec { name: name.into(), size, block_size, uid: [1; 16] };
     let Reply::Created(id) = pool.run(Op::Create { spec })? else {
         bail!("a creation was answered with something else");
     };
     let unit = usize::try_from(block.min(4096))?;
-    Ok(Measured {
-        id,
-        size,
-        seq: 0,
-        expected: Expected::new(size, unit),
-    })
+    Ok(Measured { id, size, seq: 0, expected: Expected::new(size, unit) })
 }
 
 impl<'a> PoolSide<'a> {
@@ -67,13 +57,7 @@ impl<'a> PoolSide<'a> {
         engine::create(&mut disk, &options)?;
         let mut pool = Pool::open(disk, OpenOptions::with(limits))?;
         let volume = create_volume(&mut pool, "measured", size, 4096)?;
-        Ok(PoolSide {
-            pool,
-            volume,
-            stretch,
-            rng: Rng::new(12),
-            answer: None,
-        })
+        Ok(PoolSide { pool, volume, stretch, rng: Rng::new(12), answer: None })
     }
 
     /// Goes on with another volume.
@@ -104,12 +88,7 @@ impl<'a> PoolSide<'a> {
             let unit = self.rng.index(self.volume.expected.units());
             let offset = ByteOffset((unit * len) as u64);
             let (volume, len) = (self.volume.id, ByteLen(len as u64));
-            let Reply::Read(data) = self.pool.run(Op::Read {
-                volume,
-                offset,
-                len,
-            })?
-            else {
+            let Reply::Read(data) = self.pool.run(Op::Read { volume, offset, len })? else {
                 bail!("a read was answered with something else");
             };
             ensure!(
@@ -130,11 +109,9 @@ impl Side for PoolSide<'_> {
     fn begin(&mut self, lane: usize, step: Step) {
         let volume = self.volume.id;
         let op = match step {
-            Step::Read { offset, len } => Op::Read {
-                volume,
-                offset: ByteOffset(offset),
-                len: ByteLen(len as u64),
-            },
+            Step::Read { offset, len } => {
+                Op::Read { volume, offset: ByteOffset(offset), len: ByteLen(len as u64) }
+            }
             Step::Write { offset, len } => {
                 let unit = self.volume.expected.unit();
                 let (from, data) = self.stretch.pick(&mut self.rng, unit, len);

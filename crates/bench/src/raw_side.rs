@@ -46,16 +46,12 @@ impl Side for RawSide<'_> {
 
     fn begin(&mut self, lane: usize, step: Step) {
         let io = match step {
-            Step::Read { offset, len } => Io::Read {
-                at: ByteOffset(offset),
-                buf: self.bufs.take(len),
-            },
+            Step::Read { offset, len } => {
+                Io::Read { at: ByteOffset(offset), buf: self.bufs.take(len) }
+            }
             Step::Write { offset, len } => {
                 let (_, data): (usize, Data) = self.stretch.pick(&mut self.rng, len.min(4096), len);
-                Io::Write {
-                    at: ByteOffset(offset),
-                    data,
-                }
+                Io::Write { at: ByteOffset(offset), data }
             }
             Step::Flush => Io::Flush,
         };

@@ -63,11 +63,7 @@ impl Line {
         let median = |of: fn(&(Round, Round)) -> &Round, what: &dyn Fn(&Round) -> f64| {
             Spread::of(pairs.iter().map(|pair| what(of(pair)))).median
         };
-        let ratio = Spread::of(
-            pairs
-                .iter()
-                .map(|(raw, engine)| unit.of(engine) / unit.of(raw)),
-        );
+        let ratio = Spread::of(pairs.iter().map(|(raw, engine)| unit.of(engine) / unit.of(raw)));
         Line {
             name,
             raw: median(|pair| &pair.0, &|round| unit.of(round)),
@@ -109,9 +105,7 @@ pub struct Report {
 }
 
 pub fn unix_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 pub fn save(path: Option<&Path>, report: &impl Serialize) -> Result<()> {
@@ -143,8 +137,7 @@ pub fn table(lines: &[Line]) -> Table {
             format!("{:.0}", line.engine),
             format!("{:.2}", line.ratio_median),
             format!("{:.2}..{:.2}", line.ratio_min, line.ratio_max),
-            line.goal
-                .map_or_else(|| "-".into(), |goal| format!("{goal:.1}")),
+            line.goal.map_or_else(|| "-".into(), |goal| format!("{goal:.1}")),
             match line.met {
                 None => "-",
                 Some(true) => "yes",

@@ -39,20 +39,13 @@ impl Buf {
 
     /// Changes the length within the capacity; bytes that come into view are what they were.
     pub fn set_len(&mut self, len: usize) {
-        assert!(
-            len <= self.capacity(),
-            "a buffer of {} cannot hold {len}",
-            self.capacity()
-        );
+        assert!(len <= self.capacity(), "a buffer of {} cannot hold {len}", self.capacity());
         self.len = len;
     }
 
     pub fn into_data(self) -> Data {
         let range = 0..self.len;
-        Data {
-            buf: Arc::new(self),
-            range,
-        }
+        Data { buf: Arc::new(self), range }
     }
 }
 
@@ -95,10 +88,7 @@ impl Data {
             self.range.len()
         );
         let start = self.range.start;
-        Data {
-            buf: Arc::clone(&self.buf),
-            range: start + range.start..start + range.end,
-        }
+        Data { buf: Arc::clone(&self.buf), range: start + range.start..start + range.end }
     }
 
     /// Whether the bytes begin at a multiple of `align` in memory, as direct IO asks.
@@ -155,18 +145,11 @@ pub struct BufPool {
 
 impl BufPool {
     pub fn new(kept_max: usize) -> BufPool {
-        BufPool {
-            free: Vec::new(),
-            kept: 0,
-            kept_max,
-        }
+        BufPool { free: Vec::new(), kept: 0, kept_max }
     }
 
     fn class(len: usize) -> usize {
-        len.div_ceil(PAGE_LEN)
-            .max(1)
-            .next_power_of_two()
-            .trailing_zeros() as usize
+        len.div_ceil(PAGE_LEN).max(1).next_power_of_two().trailing_zeros() as usize
     }
 
     /// A buffer of this length whose bytes are whatever they were.

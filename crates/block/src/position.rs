@@ -19,10 +19,7 @@ pub struct Position {
 
 impl Position {
     pub fn new(term: u64, seq: u64) -> Position {
-        Position {
-            term: Term(term),
-            seq: Seq(seq),
-        }
+        Position { term: Term(term), seq: Seq(seq) }
     }
 }
 

@@ -25,13 +25,8 @@ impl fmt::Display for ByteOffset {
     }
 }
 
-const BINARY_UNITS: [(u64, &str); 5] = [
-    (1 << 50, "PiB"),
-    (1 << 40, "TiB"),
-    (1 << 30, "GiB"),
-    (1 << 20, "MiB"),
-    (1 << 10, "KiB"),
-];
+const BINARY_UNITS: [(u64, &str); 5] =
+    [(1 << 50, "PiB"), (1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
 
 impl fmt::Display for ByteLen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -74,11 +74,7 @@ pub enum OpenError {
     Flush { path: PathBuf, source: io::Error },
 
     #[error("cannot {action} {}: {source}", path.display())]
-    System {
-        path: PathBuf,
-        action: &'static str,
-        source: io::Error,
-    },
+    System { path: PathBuf, action: &'static str, source: io::Error },
 }
 
 impl OpenError {
@@ -87,11 +83,7 @@ impl OpenError {
         path: &Path,
         action: &'static str,
     ) -> impl FnOnce(E) -> OpenError {
-        move |error| OpenError::System {
-            path: path.into(),
-            action,
-            source: error.into(),
-        }
+        move |error| OpenError::System { path: path.into(), action, source: error.into() }
     }
 
     /// Whether the same call may succeed later without anybody changing its arguments, the file

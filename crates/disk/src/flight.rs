@@ -28,12 +28,7 @@ pub(crate) enum Next {
 
 impl Flight {
     pub(crate) fn new(id: IoId, io: Io) -> Flight {
-        Flight {
-            id,
-            io,
-            done: 0,
-            stalls: 0,
-        }
+        Flight { id, io, done: 0, stalls: 0 }
     }
 
     pub(crate) fn advance(&mut self, outcome: Outcome, sector_len: usize) -> Next {
@@ -62,11 +57,7 @@ impl Flight {
         }
         self.stalls = 0;
         self.done += whole;
-        if self.done < len {
-            Next::Again
-        } else {
-            Next::End(Ok(()))
-        }
+        if self.done < len { Next::Again } else { Next::End(Ok(())) }
     }
 
     pub(crate) fn end(self, result: Result<(), DiskErrorKind>) -> Completion {
@@ -91,12 +82,7 @@ impl Flight {
             Io::Trim { .. } => "trim",
         };
         let (at, len) = extent(&self.io).unwrap_or((ByteOffset(0), ByteLen(0)));
-        DiskError {
-            operation,
-            at,
-            len,
-            kind,
-        }
+        DiskError { operation, at, len, kind }
     }
 }
 
@@ -108,13 +94,7 @@ mod tests {
 
     fn read(len: usize) -> Flight {
         let buf = Buf::zeroed(len);
-        Flight::new(
-            IoId(1),
-            Io::Read {
-                at: ByteOffset(0),
-                buf,
-            },
-        )
+        Flight::new(IoId(1), Io::Read { at: ByteOffset(0), buf })
     }
 
     /// Protects from reporting a half-done IO as done, or as failed.

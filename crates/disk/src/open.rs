@@ -55,10 +55,7 @@ fn check(path: &Path, options: &OpenOptions) -> Result<(), OpenError> {
     }
     match options.create {
         Some(size) if size.0 == 0 || !size.0.is_multiple_of(SectorSize::B4096.bytes()) => {
-            Err(OpenError::CreateSize {
-                path: path.into(),
-                size,
-            })
+            Err(OpenError::CreateSize { path: path.into(), size })
         }
         Some(_) if options.read_only => Err(OpenError::CreateReadOnly { path: path.into() }),
         _ => Ok(()),
@@ -80,10 +77,7 @@ fn kind_of(path: &Path, metadata: &Metadata) -> Result<Kind, OpenError> {
         kind if kind.is_char_device() => "character device",
         _ => "file of an unknown kind",
     };
-    Err(OpenError::WrongKind {
-        path: path.into(),
-        found,
-    })
+    Err(OpenError::WrongKind { path: path.into(), found })
 }
 
 fn refused(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
@@ -143,11 +137,7 @@ impl Drop for Created<'_> {
 }
 
 fn lock(path: &Path, file: &File, options: &OpenOptions) -> Result<(), OpenError> {
-    let access = if options.read_only {
-        Access::Shared
-    } else {
-        Access::Exclusive
-    };
+    let access = if options.read_only { Access::Shared } else { Access::Exclusive };
     match lock::take(file, access).map_err(OpenError::system(path, "lock"))? {
         true => Ok(()),
         false => Err(OpenError::InUse { path: path.into() }),
@@ -157,8 +147,7 @@ fn lock(path: &Path, file: &File, options: &OpenOptions) -> Result<(), OpenError
 /// Gives a new file its size, and sees to it that a power failure does not take the file away:
 /// later flushes cover its content only, not its name.
 fn make_lasting(path: &Path, file: &File, size: ByteLen) -> Result<(), OpenError> {
-    file.set_len(size.0)
-        .map_err(OpenError::system(path, "set the size of"))?;
+    file.set_len(size.0).map_err(OpenError::system(path, "set the size of"))?;
     file.sync_all().map_err(OpenError::system(path, "sync"))?;
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -189,10 +178,7 @@ fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, Op
         },
     };
     if target.known.size == ByteLen(0) {
-        return Err(OpenError::TooSmall {
-            path: path.into(),
-            size,
-        });
+        return Err(OpenError::TooSmall { path: path.into(), size });
     }
     start(path, target, options).map(FileDisk)
 }
@@ -200,10 +186,8 @@ fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, Op
 /// What an earlier process wrote may be in memory only, and reads would not tell. After this,
 /// they come from the device.
 fn begin_buffered(path: &Path, file: &File) -> Result<(), OpenError> {
-    rustix::fs::fdatasync(file).map_err(|error| OpenError::Flush {
-        path: path.into(),
-        source: error.into(),
-    })?;
+    rustix::fs::fdatasync(file)
+        .map_err(|error| OpenError::Flush { path: path.into(), source: error.into() })?;
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
         .map_err(OpenError::system(path, "drop the cache of"))
 }

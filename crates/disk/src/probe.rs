@@ -77,10 +77,7 @@ fn supported(path: &Path, unit: u64) -> Result<SectorSize, OpenError> {
     [SectorSize::B512, SectorSize::B4096]
         .into_iter()
         .find(|sector| unit <= sector.bytes())
-        .ok_or(OpenError::Alignment {
-            path: path.into(),
-            unit: ByteLen(unit),
-        })
+        .ok_or(OpenError::Alignment { path: path.into(), unit: ByteLen(unit) })
 }
 
 /// The unit of direct IO of a file that was switched to it, or `None` where it was not.

@@ -262,9 +262,7 @@ fn entry(flight: &mut Flight) -> squeue::Entry {
                 .build()
         }
         // Neither linked nor drained: it covers writes that had completed, and those are behind.
-        Io::Flush => opcode::Fsync::new(Fixed(0))
-            .flags(FsyncFlags::DATASYNC)
-            .build(),
+        Io::Flush => opcode::Fsync::new(Fixed(0)).flags(FsyncFlags::DATASYNC).build(),
         Io::Trim { at, len } => opcode::Fallocate::new(Fixed(0), len.0)
             .offset(at.0)
             .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)

@@ -56,10 +56,7 @@ impl Drop for Scratch {
 }
 
 pub(crate) fn with(backend: Backend) -> OpenOptions {
-    OpenOptions {
-        backend,
-        ..OpenOptions::default()
-    }
+    OpenOptions { backend, ..OpenOptions::default() }
 }
 
 /// Runs a test with each backend that this system has.
@@ -114,10 +111,7 @@ pub(crate) fn wait_for<D: Wait>(disk: &mut D, count: usize) -> Results {
             }
         }
     }
-    assert!(
-        disk.complete().is_none(),
-        "a completion that nobody asked for"
-    );
+    assert!(disk.complete().is_none(), "a completion that nobody asked for");
     results
 }
 

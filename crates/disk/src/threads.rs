@@ -105,9 +105,7 @@ impl Disk for ThreadDisk {
             return;
         }
         self.outstanding += count;
-        guard(&self.shared.work)
-            .flights
-            .extend(self.queued.drain(..));
+        guard(&self.shared.work).flights.extend(self.queued.drain(..));
         for _ in 0..count.min(WORKERS) {
             self.shared.work_came.notify_one();
         }
@@ -132,10 +130,9 @@ impl Wait for ThreadDisk {
         let done = guard(&shared.done);
         let nothing = |done: &mut Vec<Completion>| done.is_empty();
         let mut done = match at_most {
-            None => shared
-                .done_came
-                .wait_while(done, nothing)
-                .unwrap_or_else(PoisonError::into_inner),
+            None => {
+                shared.done_came.wait_while(done, nothing).unwrap_or_else(PoisonError::into_inner)
+            }
             Some(at_most) => {
                 shared
                     .done_came
@@ -179,10 +176,7 @@ impl Shared {
             if work.closing {
                 return None;
             }
-            work = self
-                .work_came
-                .wait(work)
-                .unwrap_or_else(PoisonError::into_inner);
+            work = self.work_came.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

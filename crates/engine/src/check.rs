@@ -15,7 +15,7 @@ use crate::journal::replay;
 use crate::limits::MAP_PAGE;
 use crate::pool::{OpenOptions, blocking_reads, newest_superblock, read_directory, read_page};
 use crate::space::{Layout, OpenRegion};
-use crate::units::{Checksum, Epoch, Extent, Region, Sector, VolumeId};
+use crate::units::{Checksum, Epoch, Extent, Region, Sector, VolumeId, to_usize};
 use crate::volume::Durable;
 
 /// How much to look at.
@@ -72,8 +72,12 @@ struct Used {
 impl Used {
     fn mark(&mut self, extent: Extent, report: &mut Report, what: &str) {
         for sector in extent.start.0..extent.end().0 {
-            let Some(bit) = sector.checked_sub(self.from) else { continue };
-            let Some(word) = self.bits.get_mut((bit / 64) as usize) else { continue };
+            let Some(bit) = sector.checked_sub(self.from) else {
+                continue;
+            };
+            let Some(word) = self.bits.get_mut((bit / 64) as usize) else {
+                continue;
+            };
             if *word >> (bit % 64) & 1 == 1 {
                 report.problem(format!("sector {sector} is used twice, once by {what}"));
             }
@@ -118,7 +122,7 @@ pub fn check<D: Wait>(disk: &mut D, depth: Depth) -> Result<Report, OpenError> {
         // Windows are whole regions, so that each region is compared once.
         let regions = (WINDOW / SPACE_SPAN).min((end - from).div_ceil(SPACE_SPAN));
         let len = regions * SPACE_SPAN;
-        walk.used = Used { from, bits: vec![0; len.div_ceil(64) as usize] };
+        walk.used = Used { from, bits: vec![0; to_usize(len.div_ceil(64))] };
         walk.walk(&volumes, &directory);
         let first = (from - walk.layout.regions_at.0) / SPACE_SPAN;
         walk.compare(first..first + regions)?;
@@ -161,12 +165,16 @@ impl<D: Wait> Walk<'_, D> {
         let name = format!("volume {id}");
         let mut stored = 0;
         let mut batch = Vec::new();
-        let Child::Page { ptr, .. } = volume.root else { return 0 };
+        let Child::Page { ptr, .. } = volume.root else {
+            return 0;
+        };
         let mut todo = vec![(ptr, volume.height - 1, 0u64, volume.root.changed())];
         while let Some((ptr, level, index, changed)) = todo.pop() {
             self.mark_page(ptr, &name);
             self.report.map_pages += u64::from(self.first);
-            let Some(page) = self.map_page(&name, ptr, level, index) else { continue };
+            let Some(page) = self.map_page(&name, ptr, level, index) else {
+                continue;
+            };
             let mut highest = Seq(0);
             for within in 0..FAN_OUT {
                 let below = index * FAN_OUT as u64 + within as u64;
@@ -212,7 +220,9 @@ impl<D: Wait> Walk<'_, D> {
     /// A page serves with one good copy, but the other one is missing then.
     fn look_at_copies(&mut self, name: &str, ptr: PagePtr, id: PageId) {
         let ranges = ptr.places.map(|place| (self.layout.offset(place), MAP_PAGE)).into_iter();
-        let Ok(copies) = blocking_reads(self.disk, ranges) else { return };
+        let Ok(copies) = blocking_reads(self.disk, ranges) else {
+            return;
+        };
         for (copy, bytes) in copies.iter().enumerate() {
             let pool = self.superblock.pool();
             let problem = match bytes {
@@ -291,7 +301,9 @@ impl<D: Wait> Walk<'_, D> {
             self.report.used_sectors += u64::from(says);
             self.report.free_sectors += u64::from(!says);
             match (says, is) {
-                (true, false) => self.report.problem(format!("sector {sector} is lost: nobody uses it")),
+                (true, false) => {
+                    self.report.problem(format!("sector {sector} is lost: nobody uses it"))
+                }
                 (false, true) => {
                     self.report.problem(format!("sector {sector} is in use, but said to be free"));
                 }
@@ -300,7 +312,12 @@ impl<D: Wait> Walk<'_, D> {
         }
     }
 
-    fn space_page(&mut self, level: u8, index: u64, e: SpaceEntry) -> Result<block::Buf, OpenError> {
+    fn space_page(
+        &mut self,
+        level: u8,
+        index: u64,
+        e: SpaceEntry,
+    ) -> Result<block::Buf, OpenError> {
         let id = PageId { kind: PageKind::Space, level, index, epoch: e.epoch };
         let ptr = self.layout.space_page(level, index, e);
         read_page(self.disk, &self.layout, self.superblock.pool(), ptr, id, "space map")
@@ -309,13 +326,13 @@ impl<D: Wait> Walk<'_, D> {
     fn space_entry_of(&mut self, region: Region) -> Result<SpaceEntry, OpenError> {
         let fan = SPACE_FAN_OUT as u64;
         let (l1, l2) = (region.0 / fan, region.0 / (fan * fan));
-        let root = self.superblock.space[l2 as usize];
+        let root = self.superblock.space[to_usize(l2)];
         let mut at = SpaceEntry { epoch: root.epoch, home: root.home, free: 0 };
         for (level, index, within) in [(2, l2, l1 % fan), (1, l1, region.0 % fan)] {
             if at.epoch == Epoch(0) {
                 return Ok(SpaceEntry::default());
             }
-            at = space_entry(&self.space_page(level, index, at)?, within as usize);
+            at = space_entry(&self.space_page(level, index, at)?, to_usize(within));
         }
         Ok(at)
     }

@@ -4,7 +4,8 @@ use block::{ByteLen, ByteOffset, DiskError, Position};
 use thiserror::Error;
 
 use crate::format::{Malformed, PageProblem};
-use crate::limits::{NAME_MAX, POOL_MIN, STATE_MAX, VOLUME_MAX, WRITE_MAX};
+use crate::limits::{NAME_MAX, POOL_MIN, SEQ_MAX, STATE_MAX, VOLUME_MAX, WRITE_MAX};
+use crate::space::Contradiction;
 use crate::units::{Epoch, VolumeId};
 
 /// What a caller may do about an error.
@@ -23,7 +24,9 @@ pub enum Retry {
 /// Why an operation on a volume was refused or failed. Nothing was changed by it.
 #[derive(Clone, Debug, Error)]
 pub enum OpError {
-    #[error("volume {volume} does not exist in this pool; `pollux disk volumes` lists those that do")]
+    #[error(
+        "volume {volume} does not exist in this pool; `pollux disk volumes` lists those that do"
+    )]
     UnknownVolume { volume: VolumeId },
     #[error("a volume named {name:?} exists already; choose another name or delete it first")]
     DuplicateName { name: String },
@@ -33,7 +36,8 @@ pub enum OpError {
     BadName { name: String },
     #[error(
         "a volume of {size} cannot be: the size must be a multiple of {unit} bytes, more than 0 \
-         and at most {}", ByteLen(VOLUME_MAX)
+         and at most {}",
+        ByteLen(VOLUME_MAX)
     )]
     BadSize { size: ByteLen, unit: u64 },
     #[error("a volume cannot shrink: it has {has}, {asked} was asked for")]
@@ -48,6 +52,8 @@ pub enum OpError {
     BeyondEnd { offset: ByteOffset, len: ByteLen, size: ByteLen },
     #[error("the operation has position {asked}, but the volume is at {at} already")]
     NotAscending { asked: Position, at: Position },
+    #[error("position {asked} is beyond the highest seq that a map can keep, {SEQ_MAX}")]
+    SeqTooHigh { asked: Position },
     #[error("{len} bytes of replication state are too many: at most {STATE_MAX}")]
     StateTooLong { len: usize },
     #[error(
@@ -133,8 +139,8 @@ pub enum OpenError {
     Malformed(#[from] Malformed),
     #[error("the device failed: {0}")]
     Device(#[from] DiskError),
-    #[error("the first checkpoint after opening failed: {reason}")]
-    FirstCheckpoint { reason: String },
+    #[error("the pool's parts contradict one another: {0}; rebuild this replica")]
+    Contradiction(#[from] Contradiction),
 }
 
 impl OpenError {
@@ -156,4 +162,6 @@ pub enum CheckpointError {
     Device(#[from] DiskError),
     #[error("a page of the {what} is damaged in both places: {problem}")]
     PageDamaged { what: &'static str, problem: PageProblem },
+    #[error("{0}")]
+    Contradiction(#[from] Contradiction),
 }

@@ -29,8 +29,8 @@ pub use limits::{
     JOURNAL_BLOCK, Limits, MAP_PAGE, NAME_MAX, POOL_MIN, STATE_MAX, VOLUME_MAX, WRITE_MAX,
 };
 pub use pool::{
-    Counters, CreateOptions, Inspection, Memory, Op, OpenOptions, Pool, PoolInfo, Reply, RequestId, VolumeInfo,
-    Zeroing, create, inspect,
+    Counters, CreateOptions, Inspection, Memory, Op, OpenOptions, Pool, PoolInfo, Reply, RequestId,
+    VolumeInfo, Zeroing, create, inspect,
 };
 pub use units::{Checksum, Epoch, VolumeId};
 pub use volume::{BlockSize, Compression, VolumeSpec};

@@ -15,6 +15,20 @@ use block::Seq;
 use crate::format::BlockRecord;
 use crate::units::{Granule, Slot, VolumeId};
 
+/// When a change came: in the volume's sequence, and in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    pub changed: Seq,
+    pub slot: Slot,
+}
+
+/// A volume whose map has this many levels.
+#[derive(Clone, Copy, Debug)]
+pub struct Map {
+    pub volume: VolumeId,
+    pub height: u8,
+}
+
 /// A change of one granule, or of a run of granules that became a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
@@ -73,78 +87,49 @@ impl Overlay {
         self.volumes.get(&id)?.covering(granule.0).map(|(_, update)| update)
     }
 
-    pub fn insert_block(
+    /// Blocks of neighbouring granules. One look around for all of them: only the first and those
+    /// that begin a leaf can add pages to the next merge.
+    pub fn insert_blocks(
         &mut self,
-        id: VolumeId,
-        height: u8,
-        granule: Granule,
-        block: BlockRecord,
-        changed: Seq,
-        slot: Slot,
+        map: Map,
+        first: Granule,
+        blocks: &[BlockRecord],
+        stamp: Stamp,
         displaced: &mut Displaced,
     ) {
+        let (Map { volume: id, height }, Stamp { changed, slot }) = (map, stamp);
         let volume = self.volumes.entry(id).or_default();
         let before = volume.updates.len();
-        // The common case: a block over a block, or over nothing.
-        if let Some(old) = volume.updates.get_mut(&granule.0)
-            && let Update::Block { block: gone, .. } = *old
-        {
-            displaced.push(gone);
-            *old = Update::Block { block, changed, slot };
-            return;
+        let end = first.0 + blocks.len() as u64;
+        if volume.has_hole(first.0, end) {
+            volume.cut(height, first.0, end, displaced);
         }
-        volume.cut(height, granule.0, granule.0 + 1, displaced);
-        volume.add(height, granule.0, Update::Block { block, changed, slot });
+        for (granule, block) in (first.0..).zip(blocks) {
+            if granule == first.0 || granule.is_multiple_of(128) {
+                volume.nodes += volume.new_nodes(height, granule);
+            }
+            let update = Update::Block { block: *block, changed, slot };
+            if let Some(Update::Block { block: gone, .. }) = volume.updates.insert(granule, update)
+            {
+                displaced.push(gone);
+            }
+        }
         self.entries = self.entries + volume.updates.len() - before;
     }
 
     pub fn insert_hole(
         &mut self,
-        id: VolumeId,
-        height: u8,
+        map: Map,
         first: Granule,
         count: u64,
-        changed: Seq,
-        slot: Slot,
+        stamp: Stamp,
         displaced: &mut Displaced,
     ) {
+        let (Map { volume: id, height }, Stamp { changed, slot }) = (map, stamp);
         let volume = self.volumes.entry(id).or_default();
         let before = volume.updates.len();
         volume.cut(height, first.0, first.0 + count, displaced);
         volume.add(height, first.0, Update::Hole { count, changed, slot });
-        self.entries = self.entries + volume.updates.len() - before;
-    }
-
-    /// A hole below everything that is there: it fills only the gaps.
-    pub fn insert_hole_below(
-        &mut self,
-        id: VolumeId,
-        height: u8,
-        first: Granule,
-        count: u64,
-        changed: Seq,
-        slot: Slot,
-    ) {
-        let volume = self.volumes.entry(id).or_default();
-        let before = volume.updates.len();
-        let end = first.0 + count;
-        let mut at = first.0;
-        let mut gaps = Vec::new();
-        if let Some((start, update)) = volume.covering(at) {
-            at = start + update.count();
-        }
-        for (&start, update) in volume.updates.range(at..end.max(at)) {
-            if start > at {
-                gaps.push((at, start));
-            }
-            at = start + update.count();
-        }
-        if at < end {
-            gaps.push((at, end));
-        }
-        for (start, end) in gaps {
-            volume.add(height, start, Update::Hole { count: end - start, changed, slot });
-        }
         self.entries = self.entries + volume.updates.len() - before;
     }
 
@@ -174,6 +159,18 @@ impl VolumeOverlay {
     fn covering(&self, granule: u64) -> Option<(u64, Update)> {
         let (&start, update) = self.updates.range(..=granule).next_back()?;
         (granule < start + update.count()).then_some((start, *update))
+    }
+
+    /// Whether a hole covers any of these granules.
+    fn has_hole(&self, start: u64, end: u64) -> bool {
+        for (&at, update) in self.updates.range(..end).rev() {
+            match update {
+                Update::Hole { count, .. } if at + count > start => return true,
+                _ if at <= start => return false,
+                _ => {}
+            }
+        }
+        false
     }
 
     /// The first update that reaches `granule` or beyond, with its start.
@@ -246,7 +243,9 @@ impl VolumeOverlay {
 fn shared_levels(height: u8, a: u64, b: u64) -> u64 {
     (1..=u32::from(height))
         .rev()
-        .take_while(|level| a.checked_shr(7 * level).unwrap_or(0) == b.checked_shr(7 * level).unwrap_or(0))
+        .take_while(|level| {
+            a.checked_shr(7 * level).unwrap_or(0) == b.checked_shr(7 * level).unwrap_or(0)
+        })
         .count() as u64
 }
 

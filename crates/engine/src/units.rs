@@ -66,3 +66,11 @@ impl Extent {
         Sector(self.start.0 + self.sectors)
     }
 }
+
+/// A number as an index into memory. Pollux runs on 64-bit machines only, so none is cut off.
+pub fn to_usize(number: u64) -> usize {
+    const { assert!(size_of::<usize>() == size_of::<u64>(), "a 64-bit machine is needed") };
+    #[expect(clippy::cast_possible_truncation, reason = "the assertion above")]
+    let index = number as usize;
+    index
+}

@@ -46,7 +46,9 @@ pub struct VolumeSpec {
 
 impl VolumeSpec {
     pub fn validate(&self) -> Result<(), OpError> {
-        if self.name.is_empty() || self.name.len() > NAME_MAX || self.name.contains(char::is_control)
+        if self.name.is_empty()
+            || self.name.len() > NAME_MAX
+            || self.name.contains(char::is_control)
         {
             return Err(OpError::BadName { name: self.name.clone() });
         }

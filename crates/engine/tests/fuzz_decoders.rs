@@ -27,8 +27,8 @@ use disk::{MemDisk, PAGE};
 use pools::images;
 use running::{fuzz, note, resident_peak_mib};
 
-/// Resident memory of the whole process. The images and one pool at a time need a tenth of it.
-const RESIDENT_MAX_MIB: u64 = 1024;
+/// Resident memory of the whole process. Images and one pool at a time need a twentieth of it.
+const RESIDENT_MAX_MIB: u64 = 256;
 
 /// Protects from a decoder that trusts a length which it did not compare with anything.
 #[test]
@@ -54,9 +54,8 @@ fn no_decoder_panics_on_a_valid_structure_that_was_changed() {
         let image = &images[rng.index(images.len())];
         let structure = &image.structures[rng.index(image.structures.len())];
         let mut bytes = image.disk.bytes(structure);
-        let changes: Vec<String> = (0..=rng.below(3))
-            .map(|_| change(rng, &mut bytes, image))
-            .collect();
+        let changes: Vec<String> =
+            (0..=rng.below(3)).map(|_| change(rng, &mut bytes, image)).collect();
         note(format!("{structure:?}: {}", changes.join(", ")));
         engine::decode_any(&bytes);
         repair(&mut bytes);
@@ -100,11 +99,7 @@ fn use_and_close(mut pool: Pool<MemDisk>) {
         let len = ByteLen(volume.size.0.min(64 << 10) / 512 * 512);
         for at in [0, (volume.size.0 - len.0) / 512 * 512] {
             let offset = ByteOffset(at);
-            let _ = pool.run(Op::Read {
-                volume: volume.id,
-                offset,
-                len,
-            });
+            let _ = pool.run(Op::Read { volume: volume.id, offset, len });
         }
     }
     let _ = pool.run(Op::Flush);

@@ -61,9 +61,7 @@ pub fn facts(rows: impl IntoIterator<Item = (&'static str, String)>) -> Table {
 pub fn boxed(header: &[&str], width: u16) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL);
-    table
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(width);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     table.set_header(header);
     table
 }
@@ -71,14 +69,7 @@ pub fn boxed(header: &[&str], width: u16) -> Table {
 /// A uuid as it is usually written.
 pub fn uuid(bytes: &[u8; 16]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ]
-    .join("-")
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 #[cfg(test)]

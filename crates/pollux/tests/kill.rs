@@ -58,16 +58,11 @@ fn an_acknowledgement_that_comes_too_early_is_found() {
     for term in 1..=KILLS {
         let mut events = trial.life_and_death(term).expect("a writer that is killed");
         let early = events.clone().into_iter().filter_map(|event| match event {
-            Event::Issued(Step {
-                volume, position, ..
-            }) => Some(Event::Acked { volume, position }),
+            Event::Issued(Step { volume, position, .. }) => Some(Event::Acked { volume, position }),
             _ => None,
         });
         events.extend(early);
-        trial
-            .ledger
-            .follow(&events)
-            .expect("a story that can be told");
+        trial.ledger.follow(&events).expect("a story that can be told");
         match trial.read_twice() {
             Ok(()) => {}
             Err(error) => return assert!(format!("{error:#}").contains("LOST"), "{error:#}"),
@@ -98,9 +93,7 @@ fn blank_file(scratch: &Scratch) -> PathBuf {
 
 fn number_from(variable: &str, otherwise: u64) -> u64 {
     match std::env::var(variable) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{variable}={text} is no number")),
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")),
         Err(_) => otherwise,
     }
 }
@@ -121,24 +114,12 @@ fn kill_again_and_again(what: &str, path: &Path, backend: Backend) {
             panic!("{error:#} ({what}, {backend:?}, kill {term}, POLLUX_KILL_SEED={seed})");
         }
     }
-    let (blocks, epochs) = trial
-        .check()
-        .unwrap_or_else(|error| panic!("{error:#} ({what}, {backend:?})"));
-    let Verified {
-        sectors,
-        promised,
-        unpromised_kept,
-        unpromised_gone,
-    } = trial.total;
+    let (blocks, epochs) =
+        trial.check().unwrap_or_else(|error| panic!("{error:#} ({what}, {backend:?})"));
+    let Verified { sectors, promised, unpromised_kept, unpromised_gone } = trial.total;
     let (acked, flushes) = (trial.acked, trial.flushes);
-    assert!(
-        acked >= kills,
-        "the writers did nothing, so nothing was shown"
-    );
-    assert!(
-        promised >= acked,
-        "every acknowledged operation was looked for"
-    );
+    assert!(acked >= kills, "the writers did nothing, so nothing was shown");
+    assert!(promised >= acked, "every acknowledged operation was looked for");
     say(&format!(
         "{what}, {backend:?}: {kills} kills, {acked} operations and {flushes} flushes \
          acknowledged, 0 lost; {} not acknowledged ({unpromised_kept} there, {unpromised_gone} \
@@ -190,9 +171,7 @@ impl Trial {
     /// What one writer told until it was killed.
     fn life_and_death(&mut self, term: u64) -> Result<Vec<Event>> {
         // Through the page cache a killed process must not lose anything either.
-        let direct = *self
-            .rng
-            .pick(&[Direct::Auto, Direct::Auto, Direct::Auto, Direct::Never]);
+        let direct = *self.rng.pick(&[Direct::Auto, Direct::Auto, Direct::Auto, Direct::Never]);
         let orders = Orders {
             path: self.path.clone(),
             backend: self.backend,
@@ -217,10 +196,7 @@ impl Trial {
         }
         let disk = open_disk(&self.path, self.backend, false)?;
         let mut pool = open(disk, limits())?;
-        let again = self
-            .ledger
-            .verify(&mut pool)
-            .context("it changed back after it was read")?;
+        let again = self.ledger.verify(&mut pool).context("it changed back after it was read")?;
         ensure!(again.promised == 0, "nothing was written in between");
         drop(pool.abandon());
         Ok(())
@@ -229,11 +205,7 @@ impl Trial {
     /// The blocks that are stored, and the checkpoints that were made.
     fn check(&self) -> Result<(u64, u64)> {
         let report = check(&mut open_disk(&self.path, self.backend, true)?, Depth::Data)?;
-        ensure!(
-            report.is_clean(),
-            "the check found: {}",
-            report.problems.join("; ")
-        );
+        ensure!(report.is_clean(), "the check found: {}", report.problems.join("; "));
         let disk = open_disk(&self.path, self.backend, true)?;
         Ok((report.blocks, engine::inspect(disk)?.info.epoch.0))
     }
@@ -241,10 +213,6 @@ impl Trial {
 
 /// The lock of a killed writer lingers until its last IO is over.
 fn open_disk(path: &Path, backend: Backend, read_only: bool) -> Result<FileDisk, OpenError> {
-    let options = OpenOptions {
-        backend,
-        read_only,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions { backend, read_only, ..OpenOptions::default() };
     patience::open(path, &options, PATIENCE)
 }

@@ -158,8 +158,7 @@ impl CrashDisk {
 
     /// Whether the boundary of [`CrashDisk::stop_at`] is reached: it is time for the crash.
     pub fn stopped(&self) -> bool {
-        self.stop_at
-            .is_some_and(|stop| self.write_boundary() >= stop)
+        self.stop_at.is_some_and(|stop| self.write_boundary() >= stop)
     }
 
     /// How many writes and flushes reached the device: each is a moment to crash after.

@@ -26,26 +26,30 @@ fn random_sequences_agree_with_the_model() {
         driver.paths
     });
     println!("{} sequences of {OPERATIONS} operations; paths: {:#?}", seeds.count(), paths.counts);
-    seeds::require(&paths, SEQUENCES, &[
-        ("write", 60_000),
-        ("read", 30_000),
-        ("zero", 30_000),
-        ("flush", 20_000),
-        ("create", 3_000),
-        ("delete", 500),
-        ("grow", 3_000),
-        ("set state", 3_000),
-        ("mark", 2_000),
-        ("no space", 2_000),
-        ("refused", 5_000),
-        ("closed and opened", 500),
-        ("killed and opened", 500),
-        ("slots replayed", 1_000),
-        ("writes merged", 10_000),
-        ("holes carried over", 1_000),
-        ("checkpoints", 20_000),
-        ("map pages read", 20_000),
-    ]);
+    seeds::require(
+        &paths,
+        SEQUENCES,
+        &[
+            ("write", 60_000),
+            ("read", 30_000),
+            ("zero", 30_000),
+            ("flush", 20_000),
+            ("create", 3_000),
+            ("delete", 500),
+            ("grow", 3_000),
+            ("set state", 3_000),
+            ("mark", 2_000),
+            ("no space", 2_000),
+            ("refused", 5_000),
+            ("closed and opened", 500),
+            ("killed and opened", 500),
+            ("slots replayed", 1_000),
+            ("writes merged", 10_000),
+            ("holes carried over", 1_000),
+            ("checkpoints", 20_000),
+            ("map pages read", 20_000),
+        ],
+    );
 }
 
 fn note_counters(driver: &mut Driver) {

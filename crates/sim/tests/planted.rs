@@ -42,8 +42,9 @@ fn cut_and_check(seed: u64, fault: Option<Fault>, recovery: Recovery) -> Result<
     let mut open = |disk: CrashDisk| {
         let disk = disk.with_delivery(Delivery::Immediate);
         let (pool, _) = expected.verify(disk, recovery, with_fault(fault))?;
-        let report = engine::check::check(&mut pool.abandon(), engine::check::Depth::Data)
-            .map_err(|error| error.to_string())?;
+        let report =
+            engine::check::check(&mut pool.abandon().after_kill(1), engine::check::Depth::Data)
+                .map_err(|error| error.to_string())?;
         if report.is_clean() { Ok(()) } else { Err(format!("check: {:?}", report.problems)) }
     };
     if recovery == Recovery::Kill {

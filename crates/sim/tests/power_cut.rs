@@ -44,7 +44,7 @@ fn verify_image(expected: &mut Expected<'_>, disk: CrashDisk, again: bool, paths
         }
         return;
     }
-    let mut disk = pool.abandon();
+    let mut disk = pool.abandon().after_kill(count as u64);
     let report = check(&mut disk, Depth::Structure).expect("a recovered pool can be checked");
     assert!(report.is_clean(), "check after a power cut found {:?}", report.problems);
 }
@@ -96,14 +96,18 @@ fn a_power_cut_at_any_write_loses_nothing_that_was_flushed() {
         paths
     });
     println!("{} workloads; {:#?}", range.count(), paths.counts);
-    seeds::require(&paths, WORKLOADS, &[
-        ("boundaries", 1_000),
-        ("exhaustive", 100),
-        ("sampled", 300),
-        ("with several volumes in flight", 1_000),
-        ("images", 40_000),
-        ("second cuts", 1_000),
-        ("slots replayed", 40_000),
-        ("kills", 1_000),
-    ]);
+    seeds::require(
+        &paths,
+        WORKLOADS,
+        &[
+            ("boundaries", 1_000),
+            ("exhaustive", 100),
+            ("sampled", 300),
+            ("with several volumes in flight", 1_000),
+            ("images", 40_000),
+            ("second cuts", 1_000),
+            ("slots replayed", 40_000),
+            ("kills", 1_000),
+        ],
+    );
 }

@@ -69,10 +69,7 @@ pub fn write(task: &Task) -> Result<()> {
         if shown.elapsed() >= SHOW_EVERY {
             shown = Instant::now();
             eprintln!("{done} writes, heap {} MiB", counting::now() >> 20);
-            ensure!(
-                parent_id() == parent,
-                "nobody waits for these figures any more"
-            );
+            ensure!(parent_id() == parent, "nobody waits for these figures any more");
         }
     }
     let heap_peak = counting::peak();
@@ -101,9 +98,7 @@ pub fn write(task: &Task) -> Result<()> {
 
 /// Block contents in memory that was used before, unless somebody still holds it.
 fn refilled(old: Option<Data>, block: u64, seq: u64) -> Data {
-    let mut buf = old
-        .and_then(Data::into_buf)
-        .unwrap_or_else(|| Buf::zeroed(BLOCK));
+    let mut buf = old.and_then(Data::into_buf).unwrap_or_else(|| Buf::zeroed(BLOCK));
     fill(&mut buf, block, seq);
     buf.into_data()
 }
@@ -124,9 +119,7 @@ fn create_volume(pool: &mut Pool<FileDisk>) -> Result<VolumeId> {
 /// From /proc: the most memory that this process ever had.
 fn resident_peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
 }
@@ -147,14 +140,7 @@ pub fn verify(pool: &mut Pool<FileDisk>, writes: &Writes, samples: usize) -> Res
             wanted[lane] = writes.pick(&mut rng);
             let offset = ByteOffset(wanted[lane].0 * BLOCK as u64);
             let len = ByteLen(BLOCK as u64);
-            pool.submit(
-                RequestId(lane as u64),
-                Op::Read {
-                    volume,
-                    offset,
-                    len,
-                },
-            );
+            pool.submit(RequestId(lane as u64), Op::Read { volume, offset, len });
         }
         pool.poll();
         let mut reply = pool.reply();
@@ -170,10 +156,7 @@ pub fn verify(pool: &mut Pool<FileDisk>, writes: &Writes, samples: usize) -> Res
                 bail!("a read was answered with something else");
             };
             fill(&mut expected, block, seq);
-            ensure!(
-                data[..] == expected[..],
-                "block {block} does not hold write {seq}"
-            );
+            ensure!(data[..] == expected[..], "block {block} does not hold write {seq}");
             pool.recycle(data);
             lanes.push(lane);
             done += 1;

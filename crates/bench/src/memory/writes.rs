@@ -83,9 +83,7 @@ mod tests {
         let mut order = Order::new(1);
         for seq in 1..=100 {
             let block = order.next();
-            let at = writes
-                .last
-                .binary_search_by_key(&block, |(block, _)| *block);
+            let at = writes.last.binary_search_by_key(&block, |(block, _)| *block);
             assert!(writes.last[at.expect("every block that was written")].1 >= seq);
         }
     }

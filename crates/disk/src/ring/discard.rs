@@ -36,23 +36,15 @@ impl Discarder {
         let bell = Arc::new(rustix::event::eventfd(0, flags)?);
         let rung = Arc::clone(&bell);
         let (file, kind, sector_len) = (Arc::clone(&target.file), target.kind, target.sector_len());
-        let thread = std::thread::Builder::new()
-            .name("disk-discard".into())
-            .spawn(move || {
-                for flight in jobs_taken {
-                    // The owner may be gone already, and then nobody listens.
-                    let _ = done_sent.send(perform(&file, kind, sector_len, flight));
-                    // Only a full counter can refuse this, and that is a bell which rings.
-                    let _ = rustix::io::write(&rung, &RING_ONCE);
-                }
-            })?;
-        Ok(Discarder {
-            jobs: Some(jobs),
-            done,
-            outstanding: 0,
-            bell,
-            thread: Some(thread),
-        })
+        let thread = std::thread::Builder::new().name("disk-discard".into()).spawn(move || {
+            for flight in jobs_taken {
+                // The owner may be gone already, and then nobody listens.
+                let _ = done_sent.send(perform(&file, kind, sector_len, flight));
+                // Only a full counter can refuse this, and that is a bell which rings.
+                let _ = rustix::io::write(&rung, &RING_ONCE);
+            }
+        })?;
+        Ok(Discarder { jobs: Some(jobs), done, outstanding: 0, bell, thread: Some(thread) })
     }
 
     pub(super) fn outstanding(&self) -> usize {

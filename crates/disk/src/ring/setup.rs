@@ -68,9 +68,7 @@ impl Uring {
 
     /// The results that can be seen without entering the kernel.
     pub(super) fn visible(&mut self) -> impl Iterator<Item = (u64, i32)> {
-        self.ring
-            .completion()
-            .map(|entry| (entry.user_data(), entry.result()))
+        self.ring.completion().map(|entry| (entry.user_data(), entry.result()))
     }
 
     /// Whether entering the kernel would bring something to light, or on its way.
@@ -114,10 +112,9 @@ fn build(depth: u32, delivery: Delivery) -> io::Result<IoUring> {
             .setup_taskrun_flag()
             .setup_submit_all()
             .setup_r_disabled(),
-        Delivery::Cooperative => builder
-            .setup_coop_taskrun()
-            .setup_taskrun_flag()
-            .setup_submit_all(),
+        Delivery::Cooperative => {
+            builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all()
+        }
         Delivery::Plain => &mut builder,
     };
     builder.build(depth)

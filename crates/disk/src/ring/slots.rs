@@ -37,9 +37,7 @@ impl Slots {
     }
 
     pub(super) fn get(&mut self, slot: Slot) -> &mut Flight {
-        self.flights[slot.0 as usize]
-            .as_mut()
-            .expect("a slot is named only while it is taken")
+        self.flights[slot.0 as usize].as_mut().expect("a slot is named only while it is taken")
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Flight {

@@ -24,10 +24,7 @@ impl Loop {
         let reason = match attached {
             Ok(output) if output.status.success() => {
                 let device = String::from_utf8(output.stdout).unwrap().trim().into();
-                return Some(Loop {
-                    device,
-                    _backing: backing,
-                });
+                return Some(Loop { device, _backing: backing });
             }
             Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
             Err(error) => error.to_string(),
@@ -52,10 +49,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let detached = Command::new("losetup")
-            .arg("--detach")
-            .arg(&self.device)
-            .status();
+        let detached = Command::new("losetup").arg("--detach").arg(&self.device).status();
         if !detached.is_ok_and(|status| status.success()) {
             eprintln!("{} could not be detached", self.device.display());
         }
@@ -75,15 +69,9 @@ fn a_block_device_is_read_written_flushed_and_trimmed() {
             assert_eq!(geometry.size, ByteLen(16 * MIB));
             assert_eq!(geometry.sector, sector);
             assert_eq!(geometry.mode, IoMode::Direct);
-            assert!(matches!(
-                perform(&mut disk, write(0, 4, 65_536)),
-                Ok(Done::Written)
-            ));
+            assert!(matches!(perform(&mut disk, write(0, 4, 65_536)), Ok(Done::Written)));
             assert!(matches!(perform(&mut disk, Io::Flush), Ok(Done::Flushed)));
-            assert!(matches!(
-                perform(&mut disk, trim(8192, 4096)),
-                Ok(Done::Trimmed)
-            ));
+            assert!(matches!(perform(&mut disk, trim(8192, 4096)), Ok(Done::Trimmed)));
             let found = bytes(&mut disk, 0, 65_536);
             assert!(found[..8192].iter().all(|&b| b == 4));
             assert!(found[12_288..].iter().all(|&b| b == 4));
@@ -101,10 +89,7 @@ fn trims_of_a_device_complete_among_other_io() {
     };
     with_each_backend(|options| {
         let depth = 4;
-        let mut disk = device.open(&OpenOptions {
-            depth,
-            ..options.clone()
-        });
+        let mut disk = device.open(&OpenOptions { depth, ..options.clone() });
         for round in 0..3 {
             for number in 0..100 {
                 let io = match number % 3 {

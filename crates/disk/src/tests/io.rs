@@ -46,10 +46,7 @@ fn a_large_io_moves_whole() {
         }
         let data = buf.into_data();
         let at = ByteOffset(MIB);
-        let io = Io::Write {
-            at,
-            data: data.clone(),
-        };
+        let io = Io::Write { at, data: data.clone() };
         assert!(matches!(perform(&mut disk, io), Ok(Done::Written)));
         assert!(bytes(&mut disk, at.0, len)[..] == data[..]);
         assert!(bytes(&mut disk, at.0 - 4096, 4096).iter().all(|&b| b == 0));
@@ -62,14 +59,8 @@ fn more_ios_than_ring_entries_all_complete() {
     with_each_backend(|options| {
         let scratch = Scratch::file(MIB);
         let depth = 3;
-        let mut disk = crate::open(
-            scratch.path(),
-            &OpenOptions {
-                depth,
-                ..options.clone()
-            },
-        )
-        .unwrap();
+        let mut disk =
+            crate::open(scratch.path(), &OpenOptions { depth, ..options.clone() }).unwrap();
         for number in 0..256 {
             disk.submit(IoId(number), write(number * 4096, byte(number), 4096));
         }
@@ -101,15 +92,9 @@ fn finished_io_shows_without_waiting() {
 #[test]
 fn flush_and_trim_complete_and_leave_the_neighbours_alone() {
     on_a_file(MIB, |_, mut disk| {
-        assert!(matches!(
-            perform(&mut disk, write(0, 9, 65_536)),
-            Ok(Done::Written)
-        ));
+        assert!(matches!(perform(&mut disk, write(0, 9, 65_536)), Ok(Done::Written)));
         assert!(matches!(perform(&mut disk, Io::Flush), Ok(Done::Flushed)));
-        assert!(matches!(
-            perform(&mut disk, trim(8192, 4096)),
-            Ok(Done::Trimmed)
-        ));
+        assert!(matches!(perform(&mut disk, trim(8192, 4096)), Ok(Done::Trimmed)));
         assert!(matches!(perform(&mut disk, Io::Flush), Ok(Done::Flushed)));
         let found = bytes(&mut disk, 0, 65_536);
         assert!(found[..8192].iter().all(|&b| b == 9));
@@ -147,21 +132,13 @@ fn misaligned_io_is_refused_and_empty_io_is_done_at_once() {
     on_a_file(MIB, |_, mut disk| {
         let data = Data::copy_of(&[7; 4096]).slice(256..768);
         let at = ByteOffset(0);
-        let misaligned = [
-            read(100, 4096),
-            read(0, 100),
-            trim(0, 77),
-            Io::Write { at, data },
-        ];
+        let misaligned = [read(100, 4096), read(0, 100), trim(0, 77), Io::Write { at, data }];
         for io in misaligned {
             let kind = kind_of_failure(&mut disk, io);
             assert_eq!(kind, DiskErrorKind::System(libc::EINVAL));
         }
         assert!(matches!(perform(&mut disk, read(0, 0)), Ok(Done::Read(_))));
-        assert!(matches!(
-            perform(&mut disk, write(0, 1, 0)),
-            Ok(Done::Written)
-        ));
+        assert!(matches!(perform(&mut disk, write(0, 1, 0)), Ok(Done::Written)));
         assert!(matches!(perform(&mut disk, trim(0, 0)), Ok(Done::Trimmed)));
     });
 }
@@ -172,10 +149,7 @@ fn a_read_only_disk_refuses_writes_and_trims() {
     with_each_backend(|options| {
         let scratch = Scratch::file(MIB);
         let read_only = true;
-        let options = OpenOptions {
-            read_only,
-            ..options.clone()
-        };
+        let options = OpenOptions { read_only, ..options.clone() };
         let mut disk = crate::open(scratch.path(), &options).unwrap();
         for io in [write(0, 1, 4096), trim(0, 4096)] {
             let kind = kind_of_failure(&mut disk, io);
@@ -218,10 +192,7 @@ fn dropping_a_disk_finishes_what_was_kicked() {
     with_each_backend(|options| {
         let scratch = Scratch::file(8 * MIB);
         let depth = 16;
-        let options = OpenOptions {
-            depth,
-            ..options.clone()
-        };
+        let options = OpenOptions { depth, ..options.clone() };
         let mut disk = crate::open(scratch.path(), &options).unwrap();
         for number in 0..128 {
             disk.submit(IoId(number), write(number * 65_536, byte(number), 65_536));
@@ -251,10 +222,7 @@ fn waiting_ends_in_time() {
         assert_eq!(disk.complete().unwrap().id, IoId(1), "waiting kicks");
         disk.submit(IoId(2), read(MIB, 4096));
         disk.wait(None);
-        assert!(
-            disk.complete().unwrap().result.is_err(),
-            "a refusal is a completion"
-        );
+        assert!(disk.complete().unwrap().result.is_err(), "a refusal is a completion");
     });
 }
 

@@ -15,17 +15,11 @@ fn refusal(path: &Path, options: &OpenOptions) -> OpenError {
 }
 
 fn creating(size: u64) -> OpenOptions {
-    OpenOptions {
-        create: Some(ByteLen(size)),
-        ..OpenOptions::default()
-    }
+    OpenOptions { create: Some(ByteLen(size)), ..OpenOptions::default() }
 }
 
 fn reading() -> OpenOptions {
-    OpenOptions {
-        read_only: true,
-        ..OpenOptions::default()
-    }
+    OpenOptions { read_only: true, ..OpenOptions::default() }
 }
 
 /// The open flags of each descriptor that this process has of a file.
@@ -98,30 +92,18 @@ fn a_buffered_disk_works_and_says_so() {
             let scratch = Scratch::absent_in(&directory);
             scratch.set_len(MIB);
             let direct = Direct::Never;
-            let options = OpenOptions {
-                direct,
-                ..options.clone()
-            };
+            let options = OpenOptions { direct, ..options.clone() };
             let mut disk = crate::open(scratch.path(), &options).unwrap();
             assert_eq!(disk.geometry().mode, IoMode::Buffered);
             let flags = flags_of_descriptors(scratch.path());
             assert!(flags.iter().all(|flags| flags & libc::O_DIRECT == 0));
-            assert!(matches!(
-                perform(&mut disk, write(512, 6, 1024)),
-                Ok(Done::Written)
-            ));
+            assert!(matches!(perform(&mut disk, write(512, 6, 1024)), Ok(Done::Written)));
             assert!(matches!(perform(&mut disk, Io::Flush), Ok(Done::Flushed)));
-            assert!(matches!(
-                perform(&mut disk, trim(8192, 4096)),
-                Ok(Done::Trimmed)
-            ));
+            assert!(matches!(perform(&mut disk, trim(8192, 4096)), Ok(Done::Trimmed)));
             drop(disk);
             let mut disk = crate::open(scratch.path(), &options).unwrap();
             let found = bytes(&mut disk, 0, 2048);
-            assert_eq!(
-                [found[511], found[512], found[1535], found[1536]],
-                [0, 6, 6, 0]
-            );
+            assert_eq!([found[511], found[512], found[1535], found[1536]], [0, 6, 6, 0]);
         });
     }
 }
@@ -151,20 +133,13 @@ fn creating_makes_a_new_file_and_never_takes_an_old_one() {
     let scratch = Scratch::absent();
     let mut disk = crate::open(scratch.path(), &creating(MIB)).unwrap();
     assert_eq!(disk.geometry().size, ByteLen(MIB));
-    assert!(matches!(
-        perform(&mut disk, write(0, 8, 4096)),
-        Ok(Done::Written)
-    ));
+    assert!(matches!(perform(&mut disk, write(0, 8, 4096)), Ok(Done::Written)));
     drop(disk);
     let error = refusal(scratch.path(), &creating(2 * MIB));
     assert!(matches!(error, OpenError::Exists { .. }), "{error}");
     let mut disk = crate::open(scratch.path(), &OpenOptions::default()).unwrap();
     assert_eq!(disk.geometry().size, ByteLen(MIB));
-    assert_eq!(
-        bytes(&mut disk, 0, 4096)[0],
-        8,
-        "the old content is still there"
-    );
+    assert_eq!(bytes(&mut disk, 0, 4096)[0], 8, "the old content is still there");
 }
 
 /// Protects from leaving a file behind that the next attempt would then trip over.
@@ -179,10 +154,7 @@ fn a_failed_creation_leaves_nothing_behind() {
         let error = refusal(scratch.path(), &creating(size));
         assert!(matches!(error, OpenError::CreateSize { .. }), "{error}");
     }
-    let read_only = OpenOptions {
-        read_only: true,
-        ..creating(MIB)
-    };
+    let read_only = OpenOptions { read_only: true, ..creating(MIB) };
     let error = refusal(scratch.path(), &read_only);
     assert!(matches!(error, OpenError::CreateReadOnly { .. }), "{error}");
     assert!(!scratch.path().exists());
@@ -196,14 +168,7 @@ fn what_is_no_disk_is_refused_by_name() {
     std::fs::create_dir(directory.path()).unwrap();
     let fifo = Scratch::absent();
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        fifo.path(),
-        rustix::fs::FileType::Fifo,
-        mode,
-        0,
-    )
-    .unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, fifo.path(), rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let kinds = [
         (directory.path(), "directory"),
         (fifo.path(), "fifo"),
@@ -221,13 +186,7 @@ fn what_is_no_disk_is_refused_by_name() {
     let error = refusal(tiny.path(), &options);
     assert!(matches!(error, OpenError::TooSmall { .. }), "{error}");
     for depth in [0, crate::DEPTH_MAX + 1] {
-        let error = refusal(
-            tiny.path(),
-            &OpenOptions {
-                depth,
-                ..options.clone()
-            },
-        );
+        let error = refusal(tiny.path(), &OpenOptions { depth, ..options.clone() });
         assert!(matches!(error, OpenError::Depth { .. }), "{error}");
     }
 }
@@ -281,9 +240,7 @@ fn the_lock_holds_against_another_process_and_ends_with_it() {
         .unwrap();
     writeln!(child.stdin.take().unwrap(), "{}", scratch.path().display()).unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    let writing = output
-        .lines()
-        .any(|line| line.unwrap().ends_with("writing"));
+    let writing = output.lines().any(|line| line.unwrap().ends_with("writing"));
     assert!(writing, "the other process did not come that far");
     let error = refusal(scratch.path(), &OpenOptions::default());
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");

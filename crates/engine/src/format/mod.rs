@@ -15,14 +15,14 @@ pub use codec::{Malformed, Reader};
 pub use object::decode as decode_object;
 pub use object::encode as encode_object;
 pub use page::{
-    Block, Child, Encoding, Entry, FAN_OUT, PageId, PageKind, PageProblem, PagePtr,
+    Block, Child, Encoding, Entry, FAN_OUT, PAGE_HEADER, PageId, PageKind, PageProblem, PagePtr,
     SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry, blank_page, child, entry, seal_page, set_child,
-    set_entry, set_space_entry, space_entry, verify_page, PAGE_HEADER,
+    set_entry, set_space_entry, space_entry, verify_page,
 };
 pub use record::{BlockRecord, Record, Span};
-pub use slot::{SlotHeader, decode as decode_slot, encode as encode_slot, SLOT_HEADER};
+pub use slot::{SLOT_HEADER, SlotHeader, decode as decode_slot, encode as encode_slot};
 pub use superblock::{
-    FORMAT_VERSION, SUPERBLOCK_LEN, SpaceRoot, Superblock, SuperblockProblem, SPACE_ROOTS_MAX,
+    FORMAT_VERSION, SPACE_ROOTS_MAX, SUPERBLOCK_LEN, SpaceRoot, Superblock, SuperblockProblem,
 };
 
 /// Feeds arbitrary bytes to every decoder: none may panic, whatever it is given.

@@ -78,6 +78,8 @@ pub enum Encoding {
     Gzip = 3,
     Zle = 4,
     Lzjb = 5,
+    /// Of a later version, or damage that the checksum missed: not to be taken for anything.
+    Unknown = 255,
 }
 
 impl Encoding {
@@ -180,12 +182,12 @@ fn field(bytes: &[u8], at: usize, width: usize) -> u64 {
 pub fn entry(page: &PageView, index: usize) -> Entry {
     let at = PAGE_HEADER + index * ENTRY_LEN;
     let changed = Seq(field(page, at + 21, 7));
-    match Encoding::from_byte(page[at + 7]) {
-        None => Entry::Hole { changed },
-        Some(encoding) => Entry::Block(Block {
+    match page[at + 7] {
+        0 => Entry::Hole { changed },
+        byte => Entry::Block(Block {
             place: Sector(field(page, at, 6)),
             sectors: u16::from(page[at + 6]) + 1,
-            encoding,
+            encoding: Encoding::from_byte(byte).unwrap_or(Encoding::Unknown),
             checksum: Checksum(field(page, at + 8, 8)),
             born: Epoch(field(page, at + 16, 5)),
             changed,

@@ -206,7 +206,8 @@ impl Span {
         match kind {
             0 => Ok(Span::Hole { first, count }),
             1 if count <= r.left() as u64 / BLOCK_RECORD_LEN as u64 => {
-                let blocks = (0..count).map(|_| BlockRecord::decode(r)).collect::<Result<_, _>>()?;
+                let blocks =
+                    (0..count).map(|_| BlockRecord::decode(r)).collect::<Result<_, _>>()?;
                 Ok(Span::Blocks { first, blocks })
             }
             _ => Err(r.malformed("span")),

@@ -159,7 +159,11 @@ impl Superblock {
         for _ in 0..roots {
             let word = r.number(8, "space root")?;
             let free = r.number(8, "space root")?;
-            superblock.space.push(SpaceRoot { epoch: Epoch(word >> 1), home: (word & 1) as u8, free });
+            superblock.space.push(SpaceRoot {
+                epoch: Epoch(word >> 1),
+                home: (word & 1) as u8,
+                free,
+            });
         }
         Ok(superblock)
     }

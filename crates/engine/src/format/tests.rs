@@ -17,13 +17,8 @@ const EPOCH_MAX: u64 = (1 << 40) - 1;
 const SPACE_EPOCH_MAX: u64 = (1 << 39) - 1;
 const SEQ_MAX: u64 = (1 << 56) - 1;
 
-const ENCODINGS: [Encoding; 5] = [
-    Encoding::Raw,
-    Encoding::Lz4,
-    Encoding::Gzip,
-    Encoding::Zle,
-    Encoding::Lzjb,
-];
+const ENCODINGS: [Encoding; 5] =
+    [Encoding::Raw, Encoding::Lz4, Encoding::Gzip, Encoding::Zle, Encoding::Lzjb];
 
 fn header(name: &str) -> Header {
     Header {
@@ -37,12 +32,7 @@ fn header(name: &str) -> Header {
 
 fn block_record(sectors: u16, encoding: Encoding) -> BlockRecord {
     let place = Sector(PLACE_MAX);
-    BlockRecord {
-        place,
-        sectors,
-        encoding,
-        checksum: Checksum(u64::MAX),
-    }
+    BlockRecord { place, sectors, encoding, checksum: Checksum(u64::MAX) }
 }
 
 /// One record of every kind, with the largest values that it can have, and with the smallest.
@@ -51,59 +41,23 @@ fn records() -> Vec<Record> {
     let position = Position::new(u64::MAX, SEQ_MAX);
     let zero = Position::default();
     let (first, count) = (Granule((VOLUME_MAX >> 12) - 300), 300);
-    let blocks = ENCODINGS
-        .map(|encoding| block_record(256, encoding))
-        .to_vec();
+    let blocks = ENCODINGS.map(|encoding| block_record(256, encoding)).to_vec();
     let spans = vec![
         Span::Hole { first, count },
         Span::Blocks { first, blocks },
-        Span::Blocks {
-            first: Granule(0),
-            blocks: vec![block_record(1, Encoding::Raw)],
-        },
+        Span::Blocks { first: Granule(0), blocks: vec![block_record(1, Encoding::Raw)] },
     ];
     vec![
-        Record::Update {
-            volume,
-            position,
-            spans,
-        },
-        Record::Update {
-            volume: VolumeId(1),
-            position: zero,
-            spans: Vec::new(),
-        },
-        Record::Create {
-            volume,
-            header: Box::new(header(&"ü".repeat(NAME_MAX / 2))),
-        },
-        Record::Create {
-            volume,
-            header: Box::new(header("n")),
-        },
+        Record::Update { volume, position, spans },
+        Record::Update { volume: VolumeId(1), position: zero, spans: Vec::new() },
+        Record::Create { volume, header: Box::new(header(&"ü".repeat(NAME_MAX / 2))) },
+        Record::Create { volume, header: Box::new(header("n")) },
         Record::Delete { volume },
-        Record::Resize {
-            volume,
-            position,
-            size: VOLUME_MAX,
-        },
-        Record::State {
-            volume,
-            position,
-            state: vec![0xee; STATE_MAX],
-        },
-        Record::State {
-            volume,
-            position: zero,
-            state: Vec::new(),
-        },
+        Record::Resize { volume, position, size: VOLUME_MAX },
+        Record::State { volume, position, state: vec![0xee; STATE_MAX] },
+        Record::State { volume, position: zero, state: Vec::new() },
         Record::Mark { volume, position },
-        Record::Carry {
-            volume,
-            first,
-            count,
-            changed: Seq(SEQ_MAX),
-        },
+        Record::Carry { volume, first, count, changed: Seq(SEQ_MAX) },
     ]
 }
 
@@ -131,22 +85,14 @@ fn decoded(bytes: &[u8]) -> Result<Vec<Record>, Malformed> {
 fn the_checksum_is_that_of_the_public_standard() {
     assert_eq!(Checksum::of(b"123456789"), Checksum(0xae8b_1486_0a79_9888));
     // Lengths at which a vectorised loop hands over to the next, against one bit at a time.
-    let bytes: Vec<u8> = (0..5000u32)
-        .map(|at| (at * at).to_le_bytes()[1] ^ at.to_le_bytes()[0])
-        .collect();
-    for len in [
-        0, 1, 15, 16, 17, 127, 128, 129, 255, 256, 257, 1023, 4095, 4096, 4097, 5000,
-    ] {
+    let bytes: Vec<u8> =
+        (0..5000u32).map(|at| (at * at).to_le_bytes()[1] ^ at.to_le_bytes()[0]).collect();
+    for len in [0, 1, 15, 16, 17, 127, 128, 129, 255, 256, 257, 1023, 4095, 4096, 4097, 5000] {
         let mut crc = u64::MAX;
         for byte in &bytes[..len] {
             crc ^= u64::from(*byte);
             for _ in 0..8 {
-                crc = crc >> 1
-                    ^ if crc & 1 == 1 {
-                        0x9a6c_9329_ac4b_c9b5
-                    } else {
-                        0
-                    };
+                crc = crc >> 1 ^ if crc & 1 == 1 { 0x9a6c_9329_ac4b_c9b5 } else { 0 };
             }
         }
         assert_eq!(Checksum::of(&bytes[..len]), Checksum(!crc), "{len} bytes");
@@ -158,10 +104,7 @@ fn the_checksum_is_that_of_the_public_standard() {
 fn records_of_every_kind_are_read_as_they_were_written() {
     let records = records();
     for record in &records {
-        assert_eq!(
-            decoded(&encoded(std::slice::from_ref(record))),
-            Ok(vec![record.clone()])
-        );
+        assert_eq!(decoded(&encoded(std::slice::from_ref(record))), Ok(vec![record.clone()]));
     }
     assert_eq!(decoded(&encoded(&records)), Ok(records));
 }
@@ -172,10 +115,7 @@ fn a_record_that_is_cut_short_is_malformed() {
     for record in records() {
         let bytes = encoded(std::slice::from_ref(&record));
         for len in 1..bytes.len() {
-            assert!(
-                decoded(&bytes[..len]).is_err(),
-                "{record:?} cut to {len} bytes"
-            );
+            assert!(decoded(&bytes[..len]).is_err(), "{record:?} cut to {len} bytes");
         }
     }
 }
@@ -184,9 +124,7 @@ fn a_record_that_is_cut_short_is_malformed() {
 #[test]
 fn a_record_of_an_unknown_kind_or_length_is_malformed() {
     for kind in [0, 8, 255] {
-        let mut bytes = encoded(&[Record::Delete {
-            volume: VolumeId(1),
-        }]);
+        let mut bytes = encoded(&[Record::Delete { volume: VolumeId(1) }]);
         bytes[0] = kind;
         assert!(decoded(&bytes).is_err(), "kind {kind}");
     }
@@ -211,18 +149,11 @@ fn the_record_of_the_longest_write_fits_the_largest_slot() {
     // Worst of all: every other granule is a hole, each with a span of its own.
     let spans: Vec<Span> = (0..granules)
         .map(|granule| match (Granule(granule), granule % 2) {
-            (first, 0) => Span::Blocks {
-                first,
-                blocks: vec![block_record(8, Encoding::Raw)],
-            },
+            (first, 0) => Span::Blocks { first, blocks: vec![block_record(8, Encoding::Raw)] },
             (first, _) => Span::Hole { first, count: 1 },
         })
         .collect();
-    let record = Record::Update {
-        volume: VolumeId(1),
-        position: Position::new(1, 1),
-        spans,
-    };
+    let record = Record::Update { volume: VolumeId(1), position: Position::new(1, 1), spans };
     assert!(record.len() <= SLOT_BLOCKS_MAX * JOURNAL_BLOCK - SLOT_HEADER);
 }
 
@@ -248,10 +179,7 @@ fn a_slot_is_read_as_it_was_written_also_with_something_behind_it() {
     assert_eq!(decode_slot(&bytes, POOL), Ok(header));
     bytes.extend([0xff; JOURNAL_BLOCK]);
     assert_eq!(decode_slot(&bytes, POOL), Ok(header));
-    assert_eq!(
-        decoded(&bytes[SLOT_HEADER..SLOT_HEADER + header.payload]),
-        Ok(records())
-    );
+    assert_eq!(decoded(&bytes[SLOT_HEADER..SLOT_HEADER + header.payload]), Ok(records()));
 }
 
 /// Protects from a torn or rotten slot whose records are replayed.
@@ -261,10 +189,7 @@ fn a_slot_with_any_byte_changed_is_refused() {
     for at in 0..bytes.len() {
         for bit in [0x01, 0x80, 0xff] {
             bytes[at] ^= bit;
-            assert!(
-                decode_slot(&bytes, POOL).is_err(),
-                "byte {at} changed by {bit:#x}"
-            );
+            assert!(decode_slot(&bytes, POOL).is_err(), "byte {at} changed by {bit:#x}");
             bytes[at] ^= bit;
         }
     }
@@ -280,10 +205,7 @@ fn a_slot_of_another_pool_or_cut_short_is_refused() {
     for len in [0, 7, 63, JOURNAL_BLOCK, bytes.len() - 1] {
         assert!(decode_slot(&bytes[..len], POOL).is_err(), "{len} bytes");
     }
-    assert!(
-        decode_slot(&[0; JOURNAL_BLOCK], 0).is_err(),
-        "zeros are no slot"
-    );
+    assert!(decode_slot(&[0; JOURNAL_BLOCK], 0).is_err(), "zeros are no slot");
 }
 
 /// The largest pool that there can be, after the longest life.
@@ -293,11 +215,7 @@ fn superblock() -> Superblock {
     let (journal_at, journal_blocks) = (Sector(512), 65536);
     let regions_at = Sector(journal_at.0 + journal_blocks);
     let below_root = (SPACE_FAN_OUT * SPACE_FAN_OUT) as u64 * SPACE_SPAN;
-    let root = SpaceRoot {
-        epoch: Epoch(SPACE_EPOCH_MAX),
-        home: 1,
-        free: below_root,
-    };
+    let root = SpaceRoot { epoch: Epoch(SPACE_EPOCH_MAX), home: 1, free: below_root };
     Superblock {
         uuid,
         sector: SectorSize::B4096,
@@ -319,10 +237,7 @@ fn superblock() -> Superblock {
 }
 
 fn page_ptr(place: u64) -> PagePtr {
-    PagePtr {
-        places: [Sector(place), Sector(place - 1)],
-        born: Epoch(EPOCH_MAX),
-    }
+    PagePtr { places: [Sector(place), Sector(place - 1)], born: Epoch(EPOCH_MAX) }
 }
 
 /// Protects from a field that two others overlap, or that has no room for its largest value.
@@ -360,10 +275,7 @@ fn a_superblock_with_any_byte_changed_is_refused() {
     for at in 0..bytes.len() {
         for bit in [0x01, 0x80, 0xff] {
             bytes[at] ^= bit;
-            assert!(
-                Superblock::decode(&bytes).is_err(),
-                "byte {at} changed by {bit:#x}"
-            );
+            assert!(Superblock::decode(&bytes).is_err(), "byte {at} changed by {bit:#x}");
             bytes[at] ^= bit;
         }
     }
@@ -380,10 +292,7 @@ fn a_superblock_of_another_version_is_told_from_a_foreign_one() {
     bytes[16..20].copy_from_slice(&found.to_le_bytes());
     let sum = Checksum::of(&bytes[8..]).0;
     bytes[..8].copy_from_slice(&sum.to_le_bytes());
-    assert_eq!(
-        Superblock::decode(&bytes),
-        Err(SuperblockProblem::Version { found })
-    );
+    assert_eq!(Superblock::decode(&bytes), Err(SuperblockProblem::Version { found }));
     bytes[8] = b'x';
     assert_eq!(Superblock::decode(&bytes), Err(SuperblockProblem::Foreign));
 }

@@ -7,15 +7,19 @@ use block::{Buf, ByteOffset, Wait};
 
 use crate::error::OpenError;
 use crate::format::{Reader, Record, SLOT_HEADER, SlotHeader, Span, Superblock, decode_slot};
+use crate::journal::ring::CARRIED_BLOCKS;
 use crate::limits::{JOURNAL_BLOCK, SLOT_BLOCKS_MAX, SLOTS_IN_FLIGHT_MAX};
 use crate::pool::{OpenOptions, blocking_read, blocking_reads};
 use crate::space::Layout;
-use crate::units::{Checksum, Slot};
+use crate::units::{Checksum, Session, Slot};
 
 pub struct Replayed {
     pub slots: Vec<(Slot, Vec<Record>)>,
     /// Where the next slot goes.
     pub end: Slot,
+    /// The highest session of any slot there. An opening that died before its first checkpoint
+    /// counted may have written some; the next one must not take its number.
+    pub newest_session: Session,
 }
 
 /// Blocks of the journal that are read at once.
@@ -54,9 +58,7 @@ impl<D: Wait> Scan<'_, D> {
         let (pool, session) = (self.superblock.pool(), self.superblock.session);
         let any = self.any_session;
         let header = decode_slot(self.bytes(slot)?, pool);
-        Ok(header.ok().filter(|found| {
-            any || found.slot == slot && found.session == session
-        }))
+        Ok(header.ok().filter(|found| any || found.slot == slot && found.session == session))
     }
 
     fn records(&mut self, slot: Slot, payload: usize) -> Result<Vec<Record>, OpenError> {
@@ -67,6 +69,18 @@ impl<D: Wait> Scan<'_, D> {
             records.push(record);
         }
         Ok(records)
+    }
+
+    /// The highest session of the slots that an opening may have written from `end` on.
+    fn newest_session(&mut self, end: Slot) -> Result<Session, OpenError> {
+        let mut newest = self.superblock.session;
+        for block in end.0..end.0 + CARRIED_BLOCKS {
+            let pool = self.superblock.pool();
+            if let Ok(found) = decode_slot(self.bytes(Slot(block))?, pool) {
+                newest = newest.max(found.session);
+            }
+        }
+        Ok(newest)
     }
 
     /// Through which slot anything at or behind a bad one says that the journal was durable.
@@ -123,7 +137,8 @@ pub fn replay<D: Wait>(
             found.truncate(unsure + bad);
         }
     }
-    Ok(Replayed { slots: found, end: at })
+    let newest_session = scan.newest_session(at)?;
+    Ok(Replayed { slots: found, end: at, newest_session })
 }
 
 /// The first slot some of whose data did not reach the device.
@@ -135,9 +150,13 @@ fn first_without_data<D: Wait>(
     let mut wanted = Vec::new();
     for (index, (_, records)) in slots.iter().enumerate() {
         for record in records {
-            let Record::Update { spans, .. } = record else { continue };
+            let Record::Update { spans, .. } = record else {
+                continue;
+            };
             for span in spans {
-                let Span::Blocks { blocks, .. } = span else { continue };
+                let Span::Blocks { blocks, .. } = span else {
+                    continue;
+                };
                 wanted.extend(blocks.iter().map(|block| (index, *block)));
             }
         }

@@ -1,6 +1,12 @@
 //! Where in the ring the next slot goes, and how much room is left.
 use crate::limits::{JOURNAL_BLOCK, SLOT_BLOCKS_MAX};
+use crate::map::CARRIED_MAX;
 use crate::units::Slot;
+
+/// Blocks of the records of all unfinished holes, one of 35 bytes each, and of slots that fill
+/// the end of the ring.
+pub const CARRIED_BLOCKS: u64 = 16;
+const _: () = assert!(CARRIED_MAX * 40 < 8 * JOURNAL_BLOCK, "half of the room is for the records");
 
 #[derive(Clone, Debug)]
 pub struct Ring {
@@ -34,15 +40,10 @@ impl Ring {
         (self.blocks - self.next.0 % self.blocks).min(SLOT_BLOCKS_MAX as u64)
     }
 
-    /// Whether a slot of any size fits. An eighth is kept for what checkpoints carry over: with
-    /// a full ring a checkpoint must still be able to finish.
+    /// Whether a slot of any size fits. Some room is kept for what checkpoints carry over: with a
+    /// full ring a checkpoint must still be able to finish.
     pub fn has_room(&self) -> bool {
-        self.used() + 2 * SLOT_BLOCKS_MAX as u64 <= self.blocks - self.blocks / 8
-    }
-
-    /// Updates that a checkpoint may carry over at the most: their records must fit the eighth.
-    pub fn carried_max(&self) -> u64 {
-        self.blocks / 8 * JOURNAL_BLOCK as u64 / 64
+        self.used() + 2 * SLOT_BLOCKS_MAX as u64 + CARRIED_BLOCKS <= self.blocks
     }
 
     pub fn take(&mut self, blocks: u64) -> Slot {

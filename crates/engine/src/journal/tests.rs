@@ -32,11 +32,7 @@ fn a_slot_never_wraps_around_the_end() {
         let slot = ring.take(ring.contiguous());
         assert_eq!(slot, next);
         if left <= LARGEST {
-            assert_eq!(
-                ring.next(),
-                Slot(3 * BLOCKS),
-                "the next slot begins the next lap"
-            );
+            assert_eq!(ring.next(), Slot(3 * BLOCKS), "the next slot begins the next lap");
             assert_eq!(ring.contiguous(), LARGEST);
         }
     }
@@ -65,7 +61,7 @@ fn the_tail_never_moves_back() {
 
 /// Protects from operations that fill the ring so far that no checkpoint could end any more.
 #[test]
-fn operations_leave_an_eighth_of_the_ring_to_checkpoints() {
+fn operations_leave_room_in_the_ring_to_checkpoints() {
     for blocks in [BLOCKS, BLOCKS + 1, 1000, JOURNAL_MAX / JOURNAL_BLOCK as u64] {
         let from = Slot(5 * blocks + blocks / 3);
         let mut ring = Ring::new(blocks, from, from);
@@ -76,14 +72,14 @@ fn operations_leave_an_eighth_of_the_ring_to_checkpoints() {
             asked |= ring.wants_checkpoint();
         }
         assert!(asked, "a checkpoint is wanted before the ring is full");
-        assert!(ring.used() <= blocks - blocks / 8);
+        assert!(ring.used() <= blocks - super::ring::CARRIED_BLOCKS);
         assert!(ring.used() > blocks / 2, "more than half can be used");
     }
 }
 
 /// Protects from a checkpoint that has more to carry over than the ring has room for.
 #[test]
-fn the_most_that_may_be_carried_over_fits_the_eighth() {
+fn the_most_that_may_be_carried_over_fits_what_is_kept_free() {
     for blocks in [BLOCKS, 100, 1000, JOURNAL_MAX / JOURNAL_BLOCK as u64] {
         let from = Slot(blocks + 7);
         let mut ring = Ring::new(blocks, from, from);
@@ -96,7 +92,7 @@ fn the_most_that_may_be_carried_over_fits_the_eighth() {
             count: 1 << 35,
             changed: block::Seq(1),
         };
-        let mut left = ring.carried_max() * carry.len() as u64;
+        let mut left = crate::map::CARRIED_MAX as u64 * carry.len() as u64;
         while left > 0 {
             let room = ring.contiguous() * JOURNAL_BLOCK as u64 - SLOT_HEADER as u64;
             let room = room / carry.len() as u64 * carry.len() as u64;
@@ -124,18 +120,11 @@ impl Disk for MemDisk {
     fn geometry(&self) -> Geometry {
         let size = ByteLen(self.bytes.len() as u64);
         let sector = SectorSize::B512;
-        Geometry {
-            size,
-            sector,
-            physical_sector: sector,
-            mode: IoMode::Direct,
-        }
+        Geometry { size, sector, physical_sector: sector, mode: IoMode::Direct }
     }
 
     fn submit(&mut self, id: IoId, io: Io) {
-        let Io::Read { at, mut buf } = io else {
-            panic!("replay only reads")
-        };
+        let Io::Read { at, mut buf } = io else { panic!("replay only reads") };
         let start = usize::try_from(at.0).unwrap();
         let result = match self.bytes.get(start..start + buf.len()) {
             Some(bytes) => {
@@ -144,12 +133,7 @@ impl Disk for MemDisk {
             }
             None => {
                 let (len, kind) = (ByteLen(buf.len() as u64), DiskErrorKind::OutOfRange);
-                Err(DiskError {
-                    operation: "read",
-                    at,
-                    len,
-                    kind,
-                })
+                Err(DiskError { operation: "read", at, len, kind })
             }
         };
         self.done.push_back(Completion { id, result });
@@ -196,13 +180,7 @@ impl Journal {
             space: Vec::new(),
         };
         let bytes = vec![0; usize::try_from(superblock.sectors * 512).unwrap()];
-        Journal {
-            disk: MemDisk {
-                bytes,
-                done: VecDeque::new(),
-            },
-            superblock,
-        }
+        Journal { disk: MemDisk { bytes, done: VecDeque::new() }, superblock }
     }
 
     fn at(&mut self, slot: u64) -> &mut [u8] {
@@ -222,17 +200,7 @@ impl Journal {
             at += record.len();
         }
         let (slot, durable, payload) = (Slot(slot), Slot(durable), at - SLOT_HEADER);
-        encode_slot(
-            &mut buf,
-            &SlotHeader {
-                pool: POOL,
-                session,
-                slot,
-                durable,
-                blocks,
-                payload,
-            },
-        );
+        encode_slot(&mut buf, &SlotHeader { pool: POOL, session, slot, durable, blocks, payload });
         self.at(slot.0)[..buf.len()].copy_from_slice(&buf);
     }
 
@@ -253,18 +221,12 @@ impl Journal {
     /// The slots that count, and where the next one goes.
     fn found(&mut self) -> (Vec<u64>, u64) {
         let replayed = self.replay().expect("nothing that was durable is damaged");
-        (
-            replayed.slots.iter().map(|(slot, _)| slot.0).collect(),
-            replayed.end.0,
-        )
+        (replayed.slots.iter().map(|(slot, _)| slot.0).collect(), replayed.end.0)
     }
 }
 
 fn mark(seq: u64) -> Record {
-    Record::Mark {
-        volume: VolumeId(1),
-        position: Position::new(1, seq),
-    }
+    Record::Mark { volume: VolumeId(1), position: Position::new(1, seq) }
 }
 
 fn slots(range: std::ops::Range<u64>) -> (Vec<u64>, u64) {
@@ -285,15 +247,8 @@ fn slots_are_read_in_order_with_their_records() {
     journal.write(13, 4, 11, &[mark(3)]);
     let replayed = journal.replay().unwrap();
     let records: Vec<_> = replayed.slots.into_iter().collect();
-    let expected = [
-        (10, vec![mark(1), mark(2)]),
-        (12, vec![]),
-        (13, vec![mark(3)]),
-    ];
-    assert_eq!(
-        records,
-        expected.map(|(slot, records)| (Slot(slot), records))
-    );
+    let expected = [(10, vec![mark(1), mark(2)]), (12, vec![]), (13, vec![mark(3)])];
+    assert_eq!(records, expected.map(|(slot, records)| (Slot(slot), records)));
     assert_eq!(replayed.end, Slot(17));
 }
 
@@ -303,27 +258,13 @@ fn slots_are_read_in_order_with_their_records() {
 fn slots_of_another_session_lap_or_pool_are_the_end() {
     let mut journal = Journal::from(BLOCKS + 10);
     journal.write_marks(BLOCKS + 10..BLOCKS + 15);
-    journal.write_as(
-        Session(SESSION.0 - 1),
-        BLOCKS + 12,
-        1,
-        BLOCKS + 9,
-        &[mark(1)],
-    );
-    assert_eq!(
-        journal.found(),
-        slots(BLOCKS + 10..BLOCKS + 12),
-        "another session"
-    );
+    journal.write_as(Session(SESSION.0 - 1), BLOCKS + 12, 1, BLOCKS + 9, &[mark(1)]);
+    assert_eq!(journal.found(), slots(BLOCKS + 10..BLOCKS + 12), "another session");
 
     journal.write_marks(BLOCKS + 12..BLOCKS + 13);
     assert_eq!(journal.found(), slots(BLOCKS + 10..BLOCKS + 15));
     journal.write(12, 1, 9, &[mark(1)]);
-    assert_eq!(
-        journal.found(),
-        slots(BLOCKS + 10..BLOCKS + 12),
-        "an earlier lap"
-    );
+    assert_eq!(journal.found(), slots(BLOCKS + 10..BLOCKS + 12), "an earlier lap");
 
     journal.superblock.uuid[0] ^= 1;
     assert_eq!(journal.found(), (vec![], BLOCKS + 10), "another pool");
@@ -335,11 +276,7 @@ fn a_torn_slot_that_was_never_flushed_is_the_end() {
     let mut journal = Journal::from(10);
     journal.write_marks(10..20);
     journal.tear(14);
-    assert_eq!(
-        journal.found(),
-        slots(10..14),
-        "whole slots behind it do not count either"
-    );
+    assert_eq!(journal.found(), slots(10..14), "whole slots behind it do not count either");
 }
 
 /// Protects from losing flushed operations silently.
@@ -352,13 +289,7 @@ fn a_torn_slot_below_what_a_later_one_says_is_durable_is_damage() {
     journal.tear(13);
     let damage = journal.replay().err();
     assert!(
-        matches!(
-            damage,
-            Some(OpenError::JournalDamaged {
-                slot: 13,
-                durable: 13
-            })
-        ),
+        matches!(damage, Some(OpenError::JournalDamaged { slot: 13, durable: 13 })),
         "{damage:?}"
     );
 }
@@ -381,10 +312,7 @@ fn a_torn_slot_below_what_the_superblock_says_is_durable_is_damage() {
     journal.tear(13);
     assert_eq!(journal.found(), slots(10..13));
     journal.tear(12);
-    assert!(matches!(
-        journal.replay(),
-        Err(OpenError::JournalDamaged { slot: 12, .. })
-    ));
+    assert!(matches!(journal.replay(), Err(OpenError::JournalDamaged { slot: 12, .. })));
 }
 
 /// Protects from an end that is found too early: a slot that says more may lie behind as many bad
@@ -395,10 +323,7 @@ fn damage_is_noticed_from_as_far_as_slots_can_be_in_flight() {
     let far = reach.min(BLOCKS - 1);
     let mut journal = Journal::from(10);
     journal.write(10 + far, 1, 10, &[]);
-    assert!(matches!(
-        journal.replay(),
-        Err(OpenError::JournalDamaged { slot: 10, .. })
-    ));
+    assert!(matches!(journal.replay(), Err(OpenError::JournalDamaged { slot: 10, .. })));
 }
 
 /// Protects from a record whose data never arrived: it would name bytes of somebody else.
@@ -407,32 +332,17 @@ fn a_slot_whose_data_did_not_arrive_is_the_end_unless_it_was_durable() {
     let mut journal = Journal::from(10);
     let place = journal.superblock.regions_at.0 + 200;
     let sum = Checksum::of(&[7; 4096]);
-    let block = BlockRecord {
-        place: Sector(place),
-        sectors: 8,
-        encoding: Encoding::Raw,
-        checksum: sum,
-    };
-    let spans = vec![Span::Blocks {
-        first: Granule(0),
-        blocks: vec![block],
-    }];
-    let update = Record::Update {
-        volume: VolumeId(1),
-        position: Position::new(1, 1),
-        spans,
-    };
+    let block =
+        BlockRecord { place: Sector(place), sectors: 8, encoding: Encoding::Raw, checksum: sum };
+    let spans = vec![Span::Blocks { first: Granule(0), blocks: vec![block] }];
+    let update = Record::Update { volume: VolumeId(1), position: Position::new(1, 1), spans };
     journal.write(10, 1, 9, &[mark(1)]);
     journal.write(11, 1, 9, &[update]);
     journal.write(12, 1, 9, &[mark(2)]);
     assert_eq!(journal.found(), slots(10..11));
 
     journal.write(12, 1, 11, &[mark(2)]);
-    assert_eq!(
-        journal.found(),
-        slots(10..13),
-        "flushed data is left to reads and scrubs"
-    );
+    assert_eq!(journal.found(), slots(10..13), "flushed data is left to reads and scrubs");
 
     journal.write(12, 1, 9, &[mark(2)]);
     let at = usize::try_from(place * 512).unwrap();

@@ -15,7 +15,7 @@ use crate::map::writer::Wrote;
 use crate::map::{Got, PageWriter, Pages, Waiter};
 use crate::pool::Device;
 use crate::space::Space;
-use crate::units::{Extent, VolumeId};
+use crate::units::{Extent, VolumeId, to_usize};
 use crate::volume::{Durable, height_for};
 
 struct Frame {
@@ -81,7 +81,11 @@ impl DirectoryEdit {
                 }
                 (None, Some(id)) => self.descend(id, cx)?,
                 (Some(top), Some(id)) if id < (top.index + 1) << (7 * u32::from(top.level)) => {
-                    if top.level == 1 { self.apply(id, cx)? } else { self.descend(id, cx)? }
+                    if top.level == 1 {
+                        self.apply(id, cx)?
+                    } else {
+                        self.descend(id, cx)?
+                    }
                 }
                 (Some(_), _) => self.finish(cx)?,
             };
@@ -114,7 +118,7 @@ impl DirectoryEdit {
     ) -> Result<bool, CheckpointError> {
         let (level, below) = match self.stack.last() {
             Some(top) => {
-                let within = (id >> (7 * (u32::from(top.level) - 1))) as usize % FAN_OUT;
+                let within = to_usize(id >> (7 * (u32::from(top.level) - 1))) % FAN_OUT;
                 (top.level - 1, child(&top.page, within))
             }
             None => (self.height, self.root),
@@ -158,7 +162,7 @@ impl DirectoryEdit {
             }
         };
         let top = self.stack.last_mut().expect("the lowest directory page is on top");
-        let within = id as usize % FAN_OUT;
+        let within = to_usize(id) % FAN_OUT;
         if let Child::Page { ptr, .. } = child(&top.page, within) {
             free_page(ptr, cx.space.layout.page(), cx.freed);
         }
@@ -186,7 +190,7 @@ impl DirectoryEdit {
             free_page(old, cx.space.layout.page(), cx.freed);
         }
         match self.stack.last_mut() {
-            Some(parent) => set_child(&mut parent.page, top.index as usize % FAN_OUT, new),
+            Some(parent) => set_child(&mut parent.page, to_usize(top.index) % FAN_OUT, new),
             None => self.root = new,
         }
         Ok(true)

@@ -1,12 +1,12 @@
 //! From a granule to its entry: a walk from the root that goes on where it had to wait.
 use std::sync::Arc;
 
-use block::{Buf, Disk, Seq};
+use block::{Disk, Seq};
 
 use crate::format::{Child, Entry, PageId, PageKind, PageProblem, child, entry};
 use crate::map::{Got, PageKey, Pages, Waiter};
 use crate::pool::{Device, ReadKey};
-use crate::units::{Epoch, Granule};
+use crate::units::{Epoch, Granule, to_usize};
 
 pub enum Found {
     Entry(Entry),
@@ -28,13 +28,13 @@ pub struct Tree {
 #[derive(Debug, Default)]
 pub struct Cursor {
     epoch: Epoch,
-    deepest: Option<(u8, u64, Arc<Buf>)>,
-    arrived: Option<(PageKey, Arc<Buf>)>,
+    deepest: Option<(u8, u64, Arc<[u8]>)>,
+    arrived: Option<(PageKey, Arc<[u8]>)>,
 }
 
 impl Cursor {
     /// A page that this walk waited for.
-    pub fn deliver(&mut self, key: PageKey, page: Arc<Buf>) {
+    pub fn deliver(&mut self, key: PageKey, page: Arc<[u8]>) {
         self.arrived = Some((key, page));
     }
 }
@@ -55,9 +55,8 @@ pub fn lookup<D: Disk>(
         *cursor = Cursor { epoch: tree.epoch, deepest: None, arrived: cursor.arrived.take() };
     }
     let index_at = |level: u8| granule.0 >> (7 * (u32::from(level) + 1)).min(63);
-    let below = |page: &Buf, level: u8| {
-        child(page, (granule.0 >> (7 * u32::from(level))) as usize % 128)
-    };
+    let below =
+        |page: &[u8], level: u8| child(page, to_usize(granule.0 >> (7 * u32::from(level))) % 128);
     let (mut at, mut level) = (tree.root, height);
     if let Some((deep, index, page)) = &cursor.deepest
         && *index == index_at(*deep)

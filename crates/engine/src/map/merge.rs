@@ -10,13 +10,17 @@ use crate::format::{
     Block, Child, Entry, FAN_OUT, PageId, PageKind, PagePtr, blank_page, child, entry, set_child,
     set_entry,
 };
-use crate::limits::{CHECKPOINT_IO_MAX, MAP_PAGE};
+use crate::limits::{CHECKPOINT_IO_MAX, MAP_PAGE, SEQ_MAX};
 use crate::map::writer::Wrote;
-use crate::map::{Got, PageWriter, Pages, Waiter};
+use crate::map::{Carried, Got, Hole, PageWriter, Pages, Waiter};
 use crate::overlay::{Update, VolumeOverlay};
 use crate::pool::Device;
 use crate::space::Space;
-use crate::units::{Epoch, Extent, Granule, VolumeId};
+use crate::units::{Epoch, Extent, Granule, Slot, VolumeId, to_usize};
+
+/// Turns of a merge before clients are served again, as long as an IO is under way whose end
+/// will bring the merge back: some hundred microseconds.
+const TURNS_MAX: usize = 64;
 
 /// The parts of the pool that a merge works with.
 pub struct MergeContext<'a, D: Disk> {
@@ -28,24 +32,27 @@ pub struct MergeContext<'a, D: Disk> {
     pub freed: &'a mut Vec<Extent>,
     /// Leaves that may still be emptied for large holes in this checkpoint.
     pub budget: &'a mut u64,
-    pub carried: &'a mut Vec<Carried>,
+    /// Takes what the budget does not reach.
+    pub carried: &'a mut Carried,
 }
 
 /// Where updates come from.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     Overlay(&'a VolumeOverlay),
-    /// The whole volume becomes a hole, as far as the budget goes.
-    Delete,
+    /// A hole below everything newer, as far as the budget goes.
+    Hole {
+        hole: Hole,
+        changed: Seq,
+    },
 }
 
-/// What is left of a hole when the budget is spent.
-#[derive(Clone, Copy, Debug)]
-pub struct Carried {
-    pub volume: VolumeId,
-    pub first: Granule,
-    pub count: u64,
-    pub changed: Seq,
+impl Source<'_> {
+    /// All of a volume that is deleted: nothing in it is newer.
+    pub fn delete(height: u8) -> Source<'static> {
+        let end = Granule(1 << (7 * u32::from(height)).min(63));
+        Source::Hole { hole: Hole { first: Granule(0), end }, changed: Seq(SEQ_MAX) }
+    }
 }
 
 struct Frame {
@@ -74,13 +81,19 @@ pub struct Merge {
     stack: Vec<Frame>,
     cursor: u64,
     stored: i64,
-    /// A deletion stopped at its budget.
-    stopped: bool,
+    /// Where a hole stopped at its budget.
+    stopped: Option<Granule>,
 }
 
 pub enum MergeStep {
     Wait,
-    Done { root: Child, height: u8, stored: i64 },
+    /// `left`: from where on a hole still has to be emptied.
+    Done {
+        root: Child,
+        height: u8,
+        stored: i64,
+        left: Option<Granule>,
+    },
 }
 
 impl Merge {
@@ -93,7 +106,7 @@ impl Merge {
             stack: Vec::new(),
             cursor: 0,
             stored: 0,
-            stopped: false,
+            stopped: None,
         }
     }
 
@@ -107,23 +120,28 @@ impl Merge {
                 return Ok(MergeStep::Wait);
             }
         }
+        let mut turns = 0;
         loop {
-            if cx.device.checkpoint_ios() >= CHECKPOINT_IO_MAX {
+            turns += 1;
+            let long = turns > TURNS_MAX && cx.device.under_way() > 0;
+            if long || cx.device.checkpoint_ios() >= CHECKPOINT_IO_MAX {
                 return Ok(MergeStep::Wait);
             }
             let next = self.next(source, cx);
             let done = match (self.stack.last(), next) {
                 (None, None) => {
-                    let (root, height, stored) = (self.root, self.height, self.stored);
-                    return Ok(MergeStep::Done { root, height, stored });
+                    let (root, height) = (self.root, self.height);
+                    let (stored, left) = (self.stored, self.stopped);
+                    return Ok(MergeStep::Done { root, height, stored, left });
                 }
                 (None, Some(_)) => self.descend(None, next, source, cx)?,
                 (Some(top), Some((at, _))) if at < top.end() => {
                     if top.level == 0 {
                         self.apply(next, cx);
+                        self.apply_blocks(source, cx);
                         true
                     } else {
-                        let within = (at >> (7 * u32::from(top.level))) as usize % FAN_OUT;
+                        let within = to_usize(at >> (7 * u32::from(top.level))) % FAN_OUT;
                         self.descend(Some(within), next, source, cx)?
                     }
                 }
@@ -141,14 +159,15 @@ impl Merge {
         source: Source<'_>,
         cx: &mut MergeContext<'_, D>,
     ) -> Option<(u64, Update)> {
-        let end = 1u64 << (7 * u32::from(self.height)).min(63);
         loop {
             let (start, update) = match source {
                 Source::Overlay(overlay) => overlay.next_from(self.cursor)?,
-                Source::Delete if self.stopped || self.cursor >= end => return None,
-                Source::Delete => {
-                    let slot = crate::units::Slot(0);
-                    (0, Update::Hole { count: end, changed: Seq(0), slot })
+                Source::Hole { hole, changed } => {
+                    let at = self.cursor.max(hole.first.0);
+                    if at >= hole.end.0 || self.stopped.is_some() {
+                        return None;
+                    }
+                    (at, Update::Hole { count: hole.end.0 - at, changed, slot: Slot(0) })
                 }
             };
             let Update::Hole { count, changed, slot } = update else {
@@ -158,30 +177,18 @@ impl Merge {
             let count = start + count - at;
             // Small holes are bounded by their number; only what reaches over several leaves
             // draws on the budget.
-            if *cx.budget == 0 && at / 128 + 1 < (at + count - 1) / 128 {
-                self.carry(source, cx, at, count, changed);
-                continue;
+            if *cx.budget > 0 || at / 128 + 1 >= (at + count - 1) / 128 {
+                return Some((at, Update::Hole { count, changed, slot }));
             }
-            return Some((at, Update::Hole { count, changed, slot }));
-        }
-    }
-
-    fn carry<D: Disk>(
-        &mut self,
-        source: Source<'_>,
-        cx: &mut MergeContext<'_, D>,
-        at: u64,
-        count: u64,
-        changed: Seq,
-    ) {
-        match source {
-            Source::Delete => self.stopped = true,
-            Source::Overlay(_) => {
-                let (volume, first) = (self.volume, Granule(at));
-                cx.carried.push(Carried { volume, first, count, changed });
+            self.cursor = at + count;
+            match source {
+                Source::Hole { .. } => self.stopped = Some(Granule(at)),
+                Source::Overlay(_) => {
+                    let part = Hole { first: Granule(at), end: Granule(at + count) };
+                    cx.carried.add(self.volume, changed, part);
+                }
             }
         }
-        self.cursor = at + count;
     }
 
     /// Puts a new root above the old one: the volume grew.
@@ -247,7 +254,9 @@ impl Merge {
 
     /// Asks for the pages of the next updates below every page that is held.
     fn prefetch<D: Disk>(&self, source: Source<'_>, cx: &mut MergeContext<'_, D>) {
-        let Source::Overlay(overlay) = source else { return };
+        let Source::Overlay(overlay) = source else {
+            return;
+        };
         for frame in self.stack.iter().rev().filter(|frame| frame.level > 0) {
             let level = frame.level - 1;
             let mut last = u64::MAX;
@@ -257,7 +266,7 @@ impl Merge {
                 }
                 let index = at >> (7 * u32::from(frame.level));
                 if index != last
-                    && let Child::Page { ptr, .. } = child(&frame.page, index as usize % FAN_OUT)
+                    && let Child::Page { ptr, .. } = child(&frame.page, to_usize(index) % FAN_OUT)
                 {
                     let id = PageId { kind: PageKind::Map, level, index, epoch: ptr.born };
                     cx.pages.prefetch(ptr, id, cx.device);
@@ -292,13 +301,27 @@ impl Merge {
                 }
                 for granule in at..end {
                     let within = (granule % 128) as usize;
-                    if let Entry::Block(_) = entry(&top.page, within) {
+                    if let Entry::Block(old) = entry(&top.page, within)
+                        && old.changed < changed
+                    {
                         let hole = Entry::Hole { changed };
                         self.stored -= replace(top, within, hole, cx.freed);
                     }
                 }
                 self.cursor = end;
             }
+        }
+    }
+
+    /// Applies the blocks that follow in the same leaf, without looking for each of them.
+    fn apply_blocks<D: Disk>(&mut self, source: Source<'_>, cx: &mut MergeContext<'_, D>) {
+        let Source::Overlay(overlay) = source else { return };
+        let end = self.stack.last().expect("a leaf is on top").end();
+        for (at, update) in overlay.from(self.cursor) {
+            if at >= end || !matches!(update, Update::Block { .. }) {
+                return;
+            }
+            self.apply(Some((at, update)), cx);
         }
     }
 
@@ -327,7 +350,7 @@ impl Merge {
             }
             match self.stack.last_mut() {
                 Some(parent) => {
-                    set_child(&mut parent.page, index as usize % FAN_OUT, new);
+                    set_child(&mut parent.page, to_usize(index) % FAN_OUT, new);
                     parent.dirty = true;
                 }
                 None => self.root = new,

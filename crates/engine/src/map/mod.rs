@@ -1,4 +1,5 @@
 //! The maps of volumes and the directory: pages in memory, looking up, and merging updates.
+mod carried;
 mod directory;
 mod lookup;
 mod merge;
@@ -7,9 +8,10 @@ mod pages;
 mod tests;
 mod writer;
 
+pub use carried::{CARRIED_MAX, CARRIED_STEPS, Carried, Hole};
 pub use directory::{DirectoryContext, DirectoryEdit, DirectoryStep};
 pub use lookup::{Cursor, Found, Tree, lookup};
-pub use merge::{Carried, Merge, MergeContext, MergeStep, Source};
+pub use merge::{Merge, MergeContext, MergeStep, Source};
 pub use pages::{Got, PageKey, Pages, Waiter};
 pub use writer::PageWriter;
 

@@ -34,7 +34,7 @@ pub enum Waiter {
 }
 
 pub enum Got {
-    Page(Arc<Buf>),
+    Page(Arc<[u8]>),
     /// It is being read.
     Wait,
     /// Both copies are bad.
@@ -52,7 +52,7 @@ struct Loading {
 
 struct Cached {
     key: PageKey,
-    page: Arc<Buf>,
+    page: Arc<[u8]>,
     /// Used since the hand last passed.
     hot: bool,
 }
@@ -85,7 +85,7 @@ pub struct Pages {
     loading: PlaceMap<Loading>,
     /// Pages that checkpoint or allocation waited for. They are kept until asked for again: a
     /// small cache may have dropped them by then, and nobody would ever get on.
-    delivered: PlaceMap<Arc<Buf>>,
+    delivered: PlaceMap<Arc<[u8]>>,
     bad: PlaceMap<PageProblem>,
     pub reads: u64,
     /// Pages whose first copy was bad and whose second one answered.
@@ -177,7 +177,7 @@ impl Pages {
         key: PageKey,
         read: Option<Buf>,
         device: &mut Device<D>,
-    ) -> (Vec<ReadKey>, Option<Arc<Buf>>) {
+    ) -> (Vec<ReadKey>, Option<Arc<[u8]>>) {
         let loading = self.loading.get_mut(&key).expect("a page that is being read");
         self.reads += 1;
         let verdict = match &read {
@@ -187,7 +187,10 @@ impl Pages {
         match (verdict, read) {
             (Ok(()), Some(page)) => {
                 self.second_copies += loading.copy as u64;
-                let page = Arc::new(page);
+                // Cached pages need no alignment, which would double the memory that they take.
+                let bytes: Arc<[u8]> = Arc::from(&page[..]);
+                device.bufs.give(page);
+                let page = bytes;
                 self.insert(key, Arc::clone(&page));
                 let loading = self.loading.remove(&key).expect("looked up above");
                 if loading.pump {
@@ -212,11 +215,11 @@ impl Pages {
     }
 
     /// Keeps a page that was just made.
-    pub fn remember(&mut self, ptr: PagePtr, page: Arc<Buf>) {
+    pub fn remember(&mut self, ptr: PagePtr, page: Arc<[u8]>) {
         self.insert(PageKey::from(ptr), page);
     }
 
-    fn insert(&mut self, key: PageKey, page: Arc<Buf>) {
+    fn insert(&mut self, key: PageKey, page: Arc<[u8]>) {
         if let Some(&at) = self.index.get(&key) {
             self.cached[at].page = page;
             return;

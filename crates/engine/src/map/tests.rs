@@ -32,29 +32,17 @@ struct PageDisk {
 impl Disk for PageDisk {
     fn geometry(&self) -> Geometry {
         let (size, sector) = (ByteLen(1 << 40), SectorSize::B4096);
-        Geometry {
-            size,
-            sector,
-            physical_sector: sector,
-            mode: IoMode::Direct,
-        }
+        Geometry { size, sector, physical_sector: sector, mode: IoMode::Direct }
     }
 
     fn submit(&mut self, id: IoId, io: Io) {
-        let Io::Read { at, buf } = io else {
-            panic!("only pages are read, not {io:?}")
-        };
+        let Io::Read { at, buf } = io else { panic!("only pages are read, not {io:?}") };
         self.reads += 1;
         let result = match self.pages.get(&(at.0 / MAP_PAGE as u64)) {
             Some(page) => Ok(Done::Read(Buf::copy_of(page))),
             None => {
                 let (len, kind) = (ByteLen(buf.len() as u64), DiskErrorKind::System(5));
-                Err(DiskError {
-                    operation: "read",
-                    at,
-                    len,
-                    kind,
-                })
+                Err(DiskError { operation: "read", at, len, kind })
             }
         };
         self.done.push_back(Completion { id, result });
@@ -73,29 +61,18 @@ struct Shelf {
 }
 
 fn map_page(level: u8, index: u64) -> PageId {
-    PageId {
-        kind: PageKind::Map,
-        level,
-        index,
-        epoch: BORN,
-    }
+    PageId { kind: PageKind::Map, level, index, epoch: BORN }
 }
 
 /// The two places of a page; the second lies far behind the first.
 fn at(place: u64) -> PagePtr {
-    PagePtr {
-        places: [Sector(place), Sector(place + 1_000_000)],
-        born: BORN,
-    }
+    PagePtr { places: [Sector(place), Sector(place + 1_000_000)], born: BORN }
 }
 
 impl Shelf {
     fn new(max: usize) -> Shelf {
         let device = Device::new(PageDisk::default(), SectorSize::B4096, 0);
-        Shelf {
-            pages: Pages::new(POOL, max),
-            device,
-        }
+        Shelf { pages: Pages::new(POOL, max), device }
     }
 
     /// Stores a page in both of its places.
@@ -112,8 +89,7 @@ impl Shelf {
     }
 
     fn want(&mut self, place: u64, waiter: Waiter) -> Got {
-        self.pages
-            .want(at(place), map_page(0, place), waiter, &mut self.device)
+        self.pages.want(at(place), map_page(0, place), waiter, &mut self.device)
     }
 
     fn has(&mut self, place: u64) -> bool {
@@ -127,12 +103,8 @@ impl Shelf {
     fn settle(&mut self) -> Vec<ReadKey> {
         let mut woken = Vec::new();
         while let Some((purpose, result)) = self.device.complete() {
-            let Purpose::Page(key) = purpose else {
-                panic!("only pages are read")
-            };
-            let (waited, _) = self
-                .pages
-                .arrived(key, result.ok().flatten(), &mut self.device);
+            let Purpose::Page(key) = purpose else { panic!("only pages are read") };
+            let (waited, _) = self.pages.arrived(key, result.ok().flatten(), &mut self.device);
             woken.extend(waited);
         }
         woken
@@ -166,10 +138,7 @@ fn a_page_in_use_outlives_pages_that_pass_by() {
     let _ = shelf.want(0, Waiter::Read(READ));
     shelf.settle();
     for passing in 1..100 {
-        assert!(
-            shelf.has(0),
-            "it was dropped when {passing} pages had passed"
-        );
+        assert!(shelf.has(0), "it was dropped when {passing} pages had passed");
         let _ = shelf.want(passing, Waiter::Read(READ));
         shelf.settle();
     }
@@ -181,10 +150,7 @@ fn everybody_who_waits_for_a_page_is_woken_by_one_read() {
     let mut shelf = Shelf::new(CACHE_MIN);
     shelf.store_leaves(0..1);
     for reader in [7, 8, 9] {
-        assert!(matches!(
-            shelf.want(0, Waiter::Read(ReadKey(reader))),
-            Got::Wait
-        ));
+        assert!(matches!(shelf.want(0, Waiter::Read(ReadKey(reader))), Got::Wait));
     }
     assert_eq!(shelf.device.disk.reads, 1);
     assert_eq!(shelf.settle(), [7, 8, 9].map(ReadKey));
@@ -210,31 +176,16 @@ fn the_second_copy_answers_where_the_first_is_bad() {
 fn a_page_that_is_bad_in_both_places_is_said_to_be_so() {
     let mut shelf = Shelf::new(CACHE_MIN);
     shelf.store_leaves(0..1);
-    at(0)
-        .places
-        .into_iter()
-        .for_each(|place| shelf.damage(place));
+    at(0).places.into_iter().for_each(|place| shelf.damage(place));
     let _ = shelf.want(0, Waiter::Read(READ));
     assert_eq!(shelf.settle(), [READ], "whoever waited hears of it");
     let reads = shelf.device.disk.reads;
-    assert!(matches!(
-        shelf.want(0, Waiter::Read(READ)),
-        Got::Bad(PageProblem::Checksum)
-    ));
-    assert!(matches!(
-        shelf.want(0, Waiter::Pump),
-        Got::Bad(PageProblem::Checksum)
-    ));
-    assert_eq!(
-        shelf.device.disk.reads, reads,
-        "it is not read again and again"
-    );
+    assert!(matches!(shelf.want(0, Waiter::Read(READ)), Got::Bad(PageProblem::Checksum)));
+    assert!(matches!(shelf.want(0, Waiter::Pump), Got::Bad(PageProblem::Checksum)));
+    assert_eq!(shelf.device.disk.reads, reads, "it is not read again and again");
     let _ = shelf.want(1, Waiter::Read(READ));
     shelf.settle();
-    assert!(matches!(
-        shelf.want(1, Waiter::Read(READ)),
-        Got::Bad(PageProblem::Unreadable)
-    ));
+    assert!(matches!(shelf.want(1, Waiter::Read(READ)), Got::Bad(PageProblem::Unreadable)));
 }
 
 /// Protects from an older page at the same place.
@@ -244,14 +195,8 @@ fn a_page_of_another_epoch_is_another_page() {
     shelf.store_leaves(0..1);
     assert!(!shelf.has(0));
     assert!(shelf.has(0));
-    let later = PagePtr {
-        born: Epoch(BORN.0 + 1),
-        ..at(0)
-    };
-    let id = PageId {
-        epoch: later.born,
-        ..map_page(0, 0)
-    };
+    let later = PagePtr { born: Epoch(BORN.0 + 1), ..at(0) };
+    let id = PageId { epoch: later.born, ..map_page(0, 0) };
     let got = shelf.pages.want(later, id, Waiter::Pump, &mut shelf.device);
     assert!(matches!(got, Got::Wait));
     shelf.settle();
@@ -265,9 +210,7 @@ fn reading_ahead_leaves_most_of_the_cache_alone() {
     let mut shelf = Shelf::new(40);
     shelf.store_leaves(0..100);
     for place in 0..100 {
-        shelf
-            .pages
-            .prefetch(at(place), map_page(0, place), &mut shelf.device);
+        shelf.pages.prefetch(at(place), map_page(0, place), &mut shelf.device);
     }
     assert_eq!(shelf.device.disk.reads, 10);
     assert_eq!(shelf.settle(), [], "nobody waits for what is read ahead");
@@ -305,24 +248,10 @@ fn two_levels(shelf: &mut Shelf) -> Tree {
     set_entry(&mut leaf, 3, Entry::Hole { changed: Seq(6) });
     shelf.store(at(10), map_page(0, 1), leaf);
     let mut root = Buf::zeroed(MAP_PAGE);
-    set_child(
-        &mut root,
-        1,
-        Child::Page {
-            ptr: at(10),
-            changed: Seq(9),
-        },
-    );
+    set_child(&mut root, 1, Child::Page { ptr: at(10), changed: Seq(9) });
     set_child(&mut root, 2, Child::Hole { changed: Seq(4) });
     shelf.store(at(11), map_page(1, 0), root);
-    Tree {
-        root: Child::Page {
-            ptr: at(11),
-            changed: Seq(9),
-        },
-        height: 2,
-        epoch: Epoch(4),
-    }
+    Tree { root: Child::Page { ptr: at(11), changed: Seq(9) }, height: 2, epoch: Epoch(4) }
 }
 
 fn look_up(shelf: &mut Shelf, tree: Tree, granule: u64, cursor: &mut Cursor) -> Entry {
@@ -356,23 +285,11 @@ fn a_granule_is_found_with_its_stamp_wherever_the_walk_ends() {
     ];
     let mut cursor = Cursor::default();
     for (granule, entry) in expected.iter().chain(expected.iter().rev()) {
-        assert_eq!(
-            look_up(&mut shelf, tree, *granule, &mut cursor),
-            *entry,
-            "granule {granule}"
-        );
+        assert_eq!(look_up(&mut shelf, tree, *granule, &mut cursor), *entry, "granule {granule}");
         let fresh = &mut Cursor::default();
-        assert_eq!(
-            look_up(&mut shelf, tree, *granule, fresh),
-            *entry,
-            "granule {granule}"
-        );
+        assert_eq!(look_up(&mut shelf, tree, *granule, fresh), *entry, "granule {granule}");
     }
-    let never = Tree {
-        root: Child::NEVER,
-        height: 0,
-        epoch: Epoch(4),
-    };
+    let never = Tree { root: Child::NEVER, height: 0, epoch: Epoch(4) };
     assert_eq!(
         look_up(&mut shelf, never, 0, &mut cursor),
         Entry::Hole { changed: Seq(0) },
@@ -386,15 +303,8 @@ fn a_walk_begins_anew_when_a_checkpoint_made_a_new_map() {
     let mut shelf = Shelf::new(CACHE_MIN);
     let tree = two_levels(&mut shelf);
     let mut cursor = Cursor::default();
-    assert_eq!(
-        look_up(&mut shelf, tree, 130, &mut cursor),
-        Entry::Block(BLOCK)
-    );
-    let emptied = Tree {
-        root: Child::Hole { changed: Seq(12) },
-        epoch: Epoch(5),
-        ..tree
-    };
+    assert_eq!(look_up(&mut shelf, tree, 130, &mut cursor), Entry::Block(BLOCK));
+    let emptied = Tree { root: Child::Hole { changed: Seq(12) }, epoch: Epoch(5), ..tree };
     let hole = Entry::Hole { changed: Seq(12) };
     assert_eq!(look_up(&mut shelf, emptied, 130, &mut cursor), hole);
 }
@@ -407,10 +317,7 @@ fn interior_pages_and_leaves_differ_by_level() {
     let wrong = Tree { height: 1, ..tree };
     let (pages, device) = (&mut shelf.pages, &mut shelf.device);
     let cursor = &mut Cursor::default();
-    assert!(matches!(
-        lookup(wrong, Granule(1), cursor, READ, pages, device),
-        Found::Wait
-    ));
+    assert!(matches!(lookup(wrong, Granule(1), cursor, READ, pages, device), Found::Wait));
     shelf.settle();
     let (pages, device) = (&mut shelf.pages, &mut shelf.device);
     let found = lookup(wrong, Granule(1), cursor, READ, pages, device);

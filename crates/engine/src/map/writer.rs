@@ -8,7 +8,7 @@ use crate::format::{PageId, PagePtr, seal_page};
 use crate::limits::MAP_PAGE;
 use crate::map::Pages;
 use crate::pool::{Device, Purpose};
-use crate::space::{Alloc, Space, Stream};
+use crate::space::{Alloc, Contradiction, Space, Stream};
 use crate::units::{Epoch, Sector};
 
 /// Pages gathered for one write: 128 KiB reaches the device's sequential speed.
@@ -17,7 +17,7 @@ const GATHERED_MAX: usize = 32;
 pub struct PageWriter {
     pool: u64,
     epoch: Epoch,
-    gathered: Vec<Arc<Buf>>,
+    gathered: Vec<Arc<[u8]>>,
     starts: [Sector; 2],
     /// A first place for which no second one was found yet.
     half: Option<Sector>,
@@ -52,9 +52,9 @@ impl PageWriter {
         let unit = space.layout.page();
         let mut one = |stream| -> Result<Option<Sector>, CheckpointError> {
             match space.alloc(stream, unit, 1, pages, device)? {
-            Alloc::Run(extent) => Ok(Some(extent.start)),
-            Alloc::Wait => Ok(None),
-            Alloc::Full => panic!("the reserve holds every page that a checkpoint may write"),
+                Alloc::Run(extent) => Ok(Some(extent.start)),
+                Alloc::Wait => Ok(None),
+                Alloc::Full => Err(Contradiction::Reserve.into()),
             }
         };
         let first = match self.half.take() {
@@ -89,13 +89,14 @@ impl PageWriter {
             return Ok(Wrote::Wait);
         };
         seal_page(page, self.pool, owner, PageId { epoch: self.epoch, ..id });
-        let page = Arc::new(Buf::copy_of(page));
+        let page: Arc<[u8]> = Arc::from(&page[..]);
         let ptr = PagePtr { places, born: self.epoch };
         if keep {
             pages.remember(ptr, Arc::clone(&page));
         }
         let run = self.gathered.len() as u64 * space.layout.page();
-        let adjoins = places[0].0 == self.starts[0].0 + run && places[1].0 == self.starts[1].0 + run;
+        let adjoins =
+            places[0].0 == self.starts[0].0 + run && places[1].0 == self.starts[1].0 + run;
         if self.gathered.len() == GATHERED_MAX || !adjoins {
             self.send(device, space);
         }

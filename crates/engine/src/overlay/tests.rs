@@ -5,6 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const V: VolumeId = VolumeId(1);
 
+fn map(height: u8) -> Map {
+    Map { volume: V, height }
+}
+
+fn stamp(seq: u64) -> Stamp {
+    Stamp { changed: Seq(seq), slot: Slot(1) }
+}
+
 fn block(place: u64) -> BlockRecord {
     BlockRecord {
         place: Sector(place),
@@ -34,26 +42,20 @@ fn an_overlay_equals_a_map_of_single_granules() {
         let (mut stored, mut displaced) = (BTreeSet::new(), Displaced::new());
         for step in 1..120u64 {
             let (first, count) = (rng.below(400), 1 + rng.below(60));
-            match rng.below(4) {
+            match rng.below(3) {
                 0 | 1 => {
-                    stored.insert(step);
-                    overlay.insert_block(
-                        V, 2, Granule(first), block(step), Seq(step), Slot(1), &mut displaced,
-                    );
-                    model.insert(first, Some(step));
-                }
-                2 => {
-                    overlay.insert_hole(
-                        V, 2, Granule(first), count, Seq(step), Slot(1), &mut displaced,
-                    );
-                    (first..first + count).for_each(|g| {
-                        model.insert(g, None);
-                    });
+                    // Each block has a name of its own: the step, and where it is in the run.
+                    let names: Vec<u64> = (0..count).map(|at| step * 64 + at).collect();
+                    let blocks: Vec<BlockRecord> = names.iter().map(|name| block(*name)).collect();
+                    let (first, stamp) = (Granule(first), stamp(step));
+                    overlay.insert_blocks(map(2), first, &blocks, stamp, &mut displaced);
+                    stored.extend(&names);
+                    model.extend((first.0..).zip(names.into_iter().map(Some)));
                 }
                 _ => {
-                    overlay.insert_hole_below(V, 2, Granule(first), count, Seq(step), Slot(1));
+                    overlay.insert_hole(map(2), Granule(first), count, stamp(step), &mut displaced);
                     (first..first + count).for_each(|g| {
-                        model.entry(g).or_insert(None);
+                        model.insert(g, None);
                     });
                 }
             }
@@ -89,8 +91,8 @@ fn an_overlay_equals_a_map_of_single_granules() {
 fn removing_a_volume_displaces_all_its_blocks() {
     let mut overlay = Overlay::default();
     let mut displaced = Displaced::new();
-    overlay.insert_block(V, 1, Granule(3), block(9), Seq(1), Slot(1), &mut displaced);
-    overlay.insert_hole(V, 1, Granule(5), 9, Seq(2), Slot(1), &mut displaced);
+    overlay.insert_blocks(map(1), Granule(3), &[block(9)], stamp(1), &mut displaced);
+    overlay.insert_hole(map(1), Granule(5), 9, stamp(2), &mut displaced);
     overlay.remove(V, &mut displaced);
     assert_eq!(displaced, vec![block(9)]);
     assert!(overlay.is_empty());

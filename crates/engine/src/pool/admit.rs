@@ -2,7 +2,7 @@
 use block::{ByteLen, ByteOffset, Disk, LOGICAL_SECTOR, Position};
 
 use crate::error::OpError;
-use crate::limits::{STATE_MAX, WRITE_MAX};
+use crate::limits::{SEQ_MAX, STATE_MAX, WRITE_MAX};
 use crate::pool::queue::{Change, Content, Edge, Kind, Queued};
 use crate::pool::{Op, Pool, Reply, RequestId, Zeroing};
 use crate::units::{Granule, VolumeId};
@@ -33,7 +33,8 @@ impl<D: Disk> Pool<D> {
     }
 
     fn accept(&mut self, op: Op) -> Result<Kind, OpError> {
-        if self.queue.len() >= self.limits.queue_ops || self.queue.bytes() >= self.limits.queue_bytes
+        if self.queue.len() >= self.limits.queue_ops
+            || self.queue.bytes() >= self.limits.queue_bytes
         {
             return Err(OpError::Busy);
         }
@@ -157,6 +158,9 @@ impl<D: Disk> Pool<D> {
 
     fn check_position(&self, id: VolumeId, asked: Position) -> Result<(), OpError> {
         let at = self.live(id)?.front.position;
+        if asked.seq.0 >= SEQ_MAX {
+            return Err(OpError::SeqTooHigh { asked });
+        }
         if asked.seq <= at.seq || asked.term < at.term {
             return Err(OpError::NotAscending { asked, at });
         }

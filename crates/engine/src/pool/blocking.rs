@@ -1,7 +1,7 @@
 //! Reading and waiting, for opening and for tools: the only places where a pool waits.
 use std::collections::HashMap;
 
-use block::{Buf, ByteOffset, DiskError, Done, Io, IoId, Wait};
+use block::{Buf, ByteOffset, Data, DiskError, Done, Io, IoId, Wait};
 
 use crate::error::{CheckpointError, OpError};
 use crate::pool::{Condition, Op, Pool, Reply, RequestId};
@@ -18,6 +18,27 @@ pub fn read<D: Wait>(disk: &mut D, at: ByteOffset, len: usize) -> Result<Buf, Di
             });
         }
     }
+}
+
+fn finish<D: Wait>(disk: &mut D) -> Result<(), DiskError> {
+    loop {
+        disk.wait(None);
+        if let Some(completion) = disk.complete() {
+            return completion.result.map(|_| ());
+        }
+    }
+}
+
+/// Writes one range and waits for it. No other IO may be under way.
+pub fn write<D: Wait>(disk: &mut D, at: ByteOffset, data: Data) -> Result<(), DiskError> {
+    disk.submit(IoId(0), Io::Write { at, data });
+    finish(disk)
+}
+
+/// Flushes and waits for it.
+pub fn flush<D: Wait>(disk: &mut D) -> Result<(), DiskError> {
+    disk.submit(IoId(0), Io::Flush);
+    finish(disk)
 }
 
 /// Reads many ranges at once; `None` where one could not be read.

@@ -5,30 +5,59 @@
 //! copy 2. Only now the epoch counts: the journal is trimmed and freed space may be reused.
 use std::collections::BTreeMap;
 
-use block::{Buf, Disk, Position};
+use block::{Buf, Disk, Position, Seq};
 
 use crate::error::CheckpointError;
 use crate::format::{Child, Record, SUPERBLOCK_LEN, Superblock};
 use crate::map::{
-    Carried, DirectoryContext, DirectoryEdit, DirectoryStep, Merge, MergeContext, MergeStep,
-    PageWriter, Source,
+    CARRIED_STEPS, Carried, DirectoryContext, DirectoryEdit, DirectoryStep, Hole, Merge,
+    MergeContext, MergeStep, PageWriter, Source,
 };
 use crate::pool::{Condition, Pool, Purpose};
-use crate::space::{Layout, SpaceEdit, SpaceStep};
-use crate::units::{Epoch, Extent, Slot, VolumeId};
+use crate::space::{Contradiction, Layout, SpaceEdit, SpaceStep};
+use crate::units::{Epoch, Extent, Slot, VolumeId, to_usize};
 use crate::volume::Durable;
 
+/// One merge into the map of one volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Updates(VolumeId),
+    /// A hole that an earlier checkpoint, or the updates of this one, left unfinished.
+    Hole {
+        volume: VolumeId,
+        changed: Seq,
+    },
+    Delete(VolumeId),
+}
+
+impl Work {
+    fn volume(self) -> VolumeId {
+        match self {
+            Work::Updates(volume) | Work::Hole { volume, .. } | Work::Delete(volume) => volume,
+        }
+    }
+}
+
 enum Phase {
-    /// Volumes still to be merged, and the merge that runs.
-    Maps { left: Vec<VolumeId>, merge: Option<(VolumeId, Merge)> },
+    /// What is still to be merged, and the merge that runs.
+    Maps {
+        left: Vec<Work>,
+        merge: Option<(Work, Merge)>,
+    },
     Directory(DirectoryEdit),
     Space(SpaceEdit),
     /// Pages and data are on their way.
     Settle,
     /// The flush that makes them durable.
-    Flush { through: Slot, covered: BTreeMap<VolumeId, Position> },
+    Flush {
+        through: Slot,
+        covered: BTreeMap<VolumeId, Position>,
+    },
     /// Copy 0 or 1 of the superblock is being written, or flushed.
-    Copy { copy: u64, flushing: bool },
+    Copy {
+        copy: u64,
+        flushing: bool,
+    },
 }
 
 pub struct Job {
@@ -37,7 +66,11 @@ pub struct Job {
     superblock: Superblock,
     writer: PageWriter,
     freed: Vec<Extent>,
-    carried: Vec<Carried>,
+    carried: Carried,
+    /// Holes that may still be gone on with in this checkpoint.
+    steps: usize,
+    /// Large holes among the frozen updates.
+    pub large_holes: usize,
     budget: u64,
     /// Slots that must be held before the flush.
     through: Slot,
@@ -49,6 +82,28 @@ pub struct Job {
 }
 
 impl Job {
+    /// Updates are merged; now as many unfinished holes and deletions as one checkpoint takes.
+    fn next_holes(&mut self) -> Step {
+        let deleting = self.records.iter().filter_map(|(id, record)| {
+            let deleting = record.as_ref().is_some_and(|record| record.deleting);
+            deleting.then_some(Work::Delete(*id))
+        });
+        let holes = self.carried.iter().filter_map(|(volume, changed, _)| {
+            let record = self.records.get(&volume)?.as_ref()?;
+            (!record.deleting).then_some(Work::Hole { volume, changed })
+        });
+        let steps = if self.budget == 0 { 0 } else { std::mem::take(&mut self.steps) };
+        let left: Vec<Work> = deleting.chain(holes).take(steps).collect();
+        if left.is_empty() {
+            let changes = self.records.clone();
+            let (root, height) = (self.superblock.directory, self.superblock.directory_height);
+            self.phase = Phase::Directory(DirectoryEdit::new(changes, root, height));
+        } else {
+            self.phase = Phase::Maps { left, merge: None };
+        }
+        Step::Again
+    }
+
     pub fn pages_left(&self) -> u64 {
         self.pages_max.saturating_sub(self.writer.written)
     }
@@ -58,7 +113,8 @@ impl<D: Disk> Pool<D> {
     fn wants_checkpoint(&self) -> bool {
         self.checkpoint_wanted
             || self.ring.wants_checkpoint()
-            || self.active.entries() >= self.overlay_max()
+            // Half for the running checkpoint, half for what comes meanwhile.
+            || self.active.entries() >= self.limits.overlay_entries / 2
     }
 
     pub(super) fn run_checkpoint(&mut self) {
@@ -100,16 +156,12 @@ impl<D: Disk> Pool<D> {
         let frozen = std::mem::take(&mut self.active);
         let mut records = BTreeMap::new();
         for volume in self.volumes.values_mut() {
-            if std::mem::take(&mut volume.dirty) || volume.kept.deleting {
+            let unfinished = volume.kept.deleting || self.carried.of(volume.id).next().is_some();
+            if std::mem::take(&mut volume.dirty) || unfinished {
                 records.insert(volume.id, Some(volume.kept.clone()));
             }
         }
-        let mut left: Vec<VolumeId> = frozen.volumes().collect();
-        let deleting = records.iter().filter(|(_, kept)| kept.as_ref().is_some_and(|k| k.deleting));
-        left.extend(deleting.map(|(id, _)| *id));
-        left.sort_unstable();
-        left.dedup();
-        left.reverse();
+        let left = frozen.volumes().map(Work::Updates).collect();
         let epoch = Epoch(self.superblock.epoch.0 + 1);
         let layout = Layout { sectors, ..self.space.layout.clone() };
         let grown = sectors != self.superblock.sectors;
@@ -128,7 +180,9 @@ impl<D: Disk> Pool<D> {
             records,
             writer: PageWriter::new(superblock.pool(), epoch),
             freed: self.space.freeze(),
-            carried: Vec::new(),
+            carried: self.carried.clone(),
+            steps: CARRIED_STEPS,
+            large_holes: std::mem::take(&mut self.large_holes),
             budget: self.limits.emptied_leaves,
             through: Slot(self.ring.next().0 - 1),
             pages_max,
@@ -190,23 +244,37 @@ impl<D: Disk> Pool<D> {
     fn step_maps(&mut self, job: &mut Job) -> Result<Step, CheckpointError> {
         let Phase::Maps { left, merge } = &mut job.phase else { unreachable!("called in Maps") };
         if merge.is_none() {
-            let Some(id) = left.pop() else {
-                let changes = job.records.clone();
-                let (root, height) = (job.superblock.directory, job.superblock.directory_height);
-                job.phase = Phase::Directory(DirectoryEdit::new(changes, root, height));
-                return Ok(Step::Again);
-            };
-            let kept = job.records[&id].as_ref().expect("not merged yet");
-            *merge = Some((id, Merge::new(id, kept.root, kept.height, kept.needed_height())));
+            let Some(work) = left.pop() else { return Ok(job.next_holes()) };
+            if !matches!(work, Work::Updates(_)) {
+                // A hole is emptied in a map that this checkpoint may have written: its pages
+                // must have arrived before they are read.
+                job.writer.send(&mut self.device, &self.space);
+                if self.device.checkpoint_ios() > 0 {
+                    left.push(work);
+                    return Ok(Step::Wait);
+                }
+            }
+            let kept = job.records[&work.volume()].as_ref().expect("not gone yet");
+            let (root, height) = (kept.root, kept.height);
+            *merge = Some((work, Merge::new(work.volume(), root, height, kept.needed_height())));
         }
-        let (id, running) = merge.as_mut().expect("set above");
-        let id = *id;
-        let kept = job.records.get_mut(&id).expect("every merged volume has a record");
-        let deleting = kept.as_ref().is_some_and(|kept| kept.deleting);
-        let overlay = self.frozen.as_ref().and_then(|frozen| frozen.volume(id));
-        let source = match overlay {
-            Some(overlay) if !deleting => Source::Overlay(overlay),
-            _ => Source::Delete,
+        let (work, running) = merge.as_mut().expect("set above");
+        let work = *work;
+        let kept = job.records.get_mut(&work.volume()).expect("every merged volume has a record");
+        let volume = kept.as_mut().expect("not gone yet");
+        let overlay = self.frozen.as_ref().and_then(|frozen| frozen.volume(work.volume()));
+        let source = match (work, overlay) {
+            (Work::Updates(_), Some(overlay)) => Source::Overlay(overlay),
+            (Work::Updates(_), None) => unreachable!("only volumes with updates are merged"),
+            (Work::Delete(_), _) => Source::delete(volume.needed_height()),
+            (Work::Hole { volume, changed }, _) => {
+                let (_, hole) = job
+                    .carried
+                    .of(volume)
+                    .find(|(seq, _)| *seq == changed)
+                    .expect("a hole that is known");
+                Source::Hole { hole, changed }
+            }
         };
         let mut cx = MergeContext {
             epoch: job.superblock.epoch,
@@ -218,20 +286,19 @@ impl<D: Disk> Pool<D> {
             budget: &mut job.budget,
             carried: &mut job.carried,
         };
-        match running.step(source, &mut cx)? {
-            MergeStep::Wait => return Ok(Step::Wait),
-            MergeStep::Done { root, height, stored } => {
-                let gone = deleting && matches!(root, Child::Hole { .. });
-                let volume = kept.as_mut().expect("not merged yet");
-                (volume.root, volume.height) = (root, height);
-                volume.stored = volume.stored.checked_add_signed(stored).expect("counted exactly");
-                if gone {
-                    assert_eq!(volume.stored, 0, "a volume without a map stores nothing");
-                    *kept = None;
-                }
-                *merge = None;
-            }
+        let MergeStep::Done { root, height, stored, left } = running.step(source, &mut cx)? else {
+            return Ok(Step::Wait);
+        };
+        (volume.root, volume.height) = (root, height);
+        volume.stored = volume.stored.checked_add_signed(stored).ok_or(Contradiction::Stored)?;
+        match work {
+            Work::Updates(_) => {}
+            Work::Hole { volume, changed } => job.carried.advance(volume, changed, left),
+            Work::Delete(_) if matches!(root, Child::Page { .. }) => {}
+            Work::Delete(_) if volume.stored > 0 => return Err(Contradiction::Stored.into()),
+            Work::Delete(_) => *kept = None,
         }
+        *merge = None;
         Ok(Step::Again)
     }
 
@@ -253,7 +320,7 @@ impl<D: Disk> Pool<D> {
         self.carry_over(job);
         let taken = self.space.frozen.clone();
         let mut roots = self.space.roots.clone();
-        roots.resize(job.layout.roots() as usize, crate::format::SpaceRoot::default());
+        roots.resize(to_usize(job.layout.roots()), crate::format::SpaceRoot::default());
         job.phase = Phase::Space(SpaceEdit::new(
             job.layout.clone(),
             job.superblock.pool(),
@@ -262,32 +329,39 @@ impl<D: Disk> Pool<D> {
             job.freed.clone(),
             job.grown_from,
             roots,
-        ));
+        )?);
         Ok(Step::Again)
     }
 
-    /// What is left of large holes goes into the journal again, below all that came since.
+    /// What is left of large holes goes into the journal again, since its start moves on.
     fn carry_over(&mut self, job: &mut Job) {
-        let mut records = Vec::new();
-        for carried in std::mem::take(&mut job.carried) {
-            let Carried { volume: id, first, count, changed } = carried;
-            let Some(volume) = self.volumes.get(&id).filter(|v| !v.kept.deleting) else { continue };
-            let (height, slot) = (volume.height(), self.ring.next());
-            self.active.insert_hole_below(id, height, first, count, changed, slot);
-            self.volumes.get_mut(&id).expect("found above").dirty = true;
-            records.push(Record::Carry { volume: id, first, count, changed });
-            self.counters.carried_holes += 1;
+        for (id, record) in &job.records {
+            if record.as_ref().is_none_or(|record| record.deleting) {
+                job.carried.remove(*id);
+            }
         }
+        let records: Vec<Record> = job
+            .carried
+            .iter()
+            .map(|(volume, changed, Hole { first, end })| Record::Carry {
+                volume,
+                first,
+                count: end.0 - first.0,
+                changed,
+            })
+            .collect();
         if !records.is_empty() {
+            self.counters.carried_holes += records.len() as u64;
             self.seal_records(records);
-            self.checkpoint_wanted = true;
         }
         job.through = Slot(self.ring.next().0 - 1);
     }
 
     /// Both copies are flushed: from here on the epoch counts.
     fn commit(&mut self, job: Job) {
-        let Job { records, superblock, freed, writer, grown_from, .. } = job;
+        let Job { records, superblock, freed, writer, grown_from, carried, .. } = job;
+        self.checkpoint_wanted |= !carried.is_empty();
+        self.carried = carried;
         for (id, record) in records {
             match record {
                 None => {
@@ -305,7 +379,10 @@ impl<D: Disk> Pool<D> {
         if grown_from.is_some() {
             self.space.grown(superblock.sectors);
         }
-        self.space.commit(superblock.space.clone(), &freed, grown_from.is_some());
+        let roots = superblock.space.clone();
+        if let Err(found) = self.space.commit(roots, &freed, grown_from.is_some()) {
+            return self.checkpoint_failed(found.into());
+        }
         self.ring.trim(superblock.replay_from);
         self.durable_told = self.durable_told.max(superblock.durable);
         self.superblock = superblock;

@@ -34,7 +34,9 @@ impl<D: Disk> Pool<D> {
 
     fn slot_part_done(&mut self, slot: Slot) {
         let slots = &mut self.in_flight.slots;
-        let Some(sealed) = slots.iter_mut().find(|sealed| sealed.slot == slot) else { return };
+        let Some(sealed) = slots.iter_mut().find(|sealed| sealed.slot == slot) else {
+            return;
+        };
         sealed.outstanding -= 1;
         #[cfg(feature = "faults")]
         if sealed.outstanding == 0 && self.fault == Some(crate::Fault::AckBeforeLowerSlots) {

@@ -1,5 +1,5 @@
 //! Making a pool.
-use block::{ByteLen, ByteOffset, Data, Buf, Done, Io, IoId, SectorSize, Wait};
+use block::{Buf, ByteLen, SectorSize, Wait};
 
 use crate::error::CreateError;
 use crate::format::{SPACE_ROOTS_MAX, SUPERBLOCK_LEN, SpaceRoot, Superblock, SuperblockProblem};
@@ -21,7 +21,7 @@ pub struct CreateOptions {
 
 /// The reserve: a 32nd of the pool, within bounds. It must hold one operation's worth of map
 /// pages at the least; more lets more discards share a checkpoint.
-const RESERVE_MIN: u64 = 512 << 10;
+const RESERVE_MIN: u64 = 1 << 20;
 const RESERVE_MAX: u64 = 256 << 20;
 
 /// Makes a pool on a device. Nothing is written before everything was checked, and until the last
@@ -105,33 +105,10 @@ fn write_superblocks<D: Wait>(disk: &mut D, superblock: &Superblock) -> Result<(
                 if pass == 1 {
                     Superblock { epoch, ..superblock.clone() }.encode(&mut bytes);
                 }
-                blocking_write(disk, Layout::superblock(epoch, copy), bytes.into_data())?;
+                blocking::write(disk, Layout::superblock(epoch, copy), bytes.into_data())?;
             }
         }
-        blocking_flush(disk)?;
+        blocking::flush(disk)?;
     }
     Ok(())
-}
-
-fn finish<D: Wait>(disk: &mut D) -> Result<(), CreateError> {
-    loop {
-        disk.wait(None);
-        if let Some(completion) = disk.complete() {
-            return match completion.result {
-                Ok(Done::Written | Done::Flushed) => Ok(()),
-                Ok(other) => panic!("a write or flush ended as {other:?}"),
-                Err(error) => Err(error.into()),
-            };
-        }
-    }
-}
-
-fn blocking_write<D: Wait>(disk: &mut D, at: ByteOffset, data: Data) -> Result<(), CreateError> {
-    disk.submit(IoId(0), Io::Write { at, data });
-    finish(disk)
-}
-
-fn blocking_flush<D: Wait>(disk: &mut D) -> Result<(), CreateError> {
-    disk.submit(IoId(0), Io::Flush);
-    finish(disk)
 }

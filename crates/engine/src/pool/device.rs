@@ -1,5 +1,7 @@
 //! The device with the purpose of every IO under way.
-use block::{Buf, BufPool, ByteOffset, Completion, Data, Disk, DiskError, Done, Io, IoId, SectorSize};
+use block::{
+    Buf, BufPool, ByteOffset, Completion, Data, Disk, DiskError, Done, Io, IoId, SectorSize,
+};
 
 use crate::map::PageKey;
 use crate::units::{Sector, Slot};
@@ -13,7 +15,11 @@ pub struct ReadKey(pub usize);
 pub enum Purpose {
     Page(PageKey),
     /// One run of a read, with the count of attempts, since a read may begin anew.
-    Read { key: ReadKey, attempt: u32, run: usize },
+    Read {
+        key: ReadKey,
+        attempt: u32,
+        run: usize,
+    },
     /// Data or record of a slot.
     Slot(Slot),
     /// A page, superblock or flush of the running checkpoint.
@@ -89,6 +95,11 @@ impl<D: Disk> Device<D> {
             Done::Written | Done::Flushed | Done::Trimmed => None,
         });
         Some((purpose, result))
+    }
+
+    /// IOs of all kinds that are under way.
+    pub fn under_way(&self) -> usize {
+        self.purposes.len() - self.spare.len()
     }
 
     /// IOs of the checkpoint that are under way.

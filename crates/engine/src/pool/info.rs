@@ -3,7 +3,7 @@ use block::{ByteLen, Disk, IoMode, Position, SectorSize};
 
 use crate::limits::{JOURNAL_BLOCK, MAP_PAGE};
 use crate::pool::{Condition, Pool};
-use crate::units::{Epoch, VolumeId};
+use crate::units::{Epoch, VolumeId, to_usize};
 use crate::volume::BlockSize;
 
 /// How often things happened since the pool was opened.
@@ -134,8 +134,8 @@ impl<D: Disk> Pool<D> {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.entries());
         let entries = self.active.entries() + frozen;
         let extents = self.space.extents();
-        let entries_max = 2 * (self.overlay_max() + 512);
-        let extents_max = entries_max + self.limits.emptied_leaves as usize * 128;
+        let entries_max = self.limits.overlay_entries + 512;
+        let extents_max = entries_max + to_usize(self.limits.emptied_leaves) * 128;
         Memory {
             used: self.pages.cached() * MAP_PAGE
                 + entries * OVERLAY_ENTRY

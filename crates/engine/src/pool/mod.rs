@@ -15,6 +15,7 @@ mod queue;
 mod read;
 mod room;
 mod seal;
+mod superblocks;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -24,15 +25,14 @@ pub use blocking::{read as blocking_read, reads as blocking_reads};
 pub use create::{CreateOptions, create};
 pub use device::{Device, Purpose, ReadKey};
 pub use info::{Counters, Memory, PoolInfo, VolumeInfo};
-pub use open::{
-    Inspection, OpenOptions, inspect, newest_superblock, read_directory, read_page,
-};
+pub use open::{Inspection, OpenOptions, inspect, read_directory, read_page};
+pub use superblocks::newest_superblock;
 
 use crate::error::{CheckpointError, OpError};
 use crate::format::Superblock;
 use crate::journal::Ring;
 use crate::limits::Limits;
-use crate::map::Pages;
+use crate::map::{Carried, Pages};
 use crate::overlay::Overlay;
 use crate::space::Space;
 use crate::units::{Session, Slot, VolumeId};
@@ -57,18 +57,48 @@ pub enum Zeroing {
 /// What can be asked of a pool. Offsets and lengths are multiples of 512 bytes.
 #[derive(Debug)]
 pub enum Op {
-    Read { volume: VolumeId, offset: ByteOffset, len: ByteLen },
-    Write { volume: VolumeId, position: Position, offset: ByteOffset, data: Data },
-    Zero { volume: VolumeId, position: Position, offset: ByteOffset, len: ByteLen, how: Zeroing },
+    Read {
+        volume: VolumeId,
+        offset: ByteOffset,
+        len: ByteLen,
+    },
+    Write {
+        volume: VolumeId,
+        position: Position,
+        offset: ByteOffset,
+        data: Data,
+    },
+    Zero {
+        volume: VolumeId,
+        position: Position,
+        offset: ByteOffset,
+        len: ByteLen,
+        how: Zeroing,
+    },
     /// Answered when everything that was submitted before it is durable.
     Flush,
     /// A place in the sequence without content, for flushes and barriers that have a number.
-    Mark { volume: VolumeId, position: Position },
+    Mark {
+        volume: VolumeId,
+        position: Position,
+    },
     /// Replication's own state, committed together with a position.
-    SetState { volume: VolumeId, position: Position, state: Vec<u8> },
-    Grow { volume: VolumeId, position: Position, size: ByteLen },
-    Create { spec: VolumeSpec },
-    Delete { volume: VolumeId },
+    SetState {
+        volume: VolumeId,
+        position: Position,
+        state: Vec<u8>,
+    },
+    Grow {
+        volume: VolumeId,
+        position: Position,
+        size: ByteLen,
+    },
+    Create {
+        spec: VolumeSpec,
+    },
+    Delete {
+        volume: VolumeId,
+    },
 }
 
 /// The answer to an operation. All but reads mean: held.
@@ -104,6 +134,10 @@ pub struct Pool<D: Disk> {
     /// Updates since the last freeze, and those that the running checkpoint merges.
     active: Overlay,
     frozen: Option<Overlay>,
+    /// Large holes that checkpoints have not finished.
+    carried: Carried,
+    /// Large holes that were sealed since the last freeze.
+    large_holes: usize,
     queue: Queue,
     in_flight: InFlight,
     reads: Reads,

@@ -5,20 +5,21 @@ use block::{Buf, ByteLen, Wait};
 
 use crate::error::{CheckpointError, OpenError};
 use crate::format::{
-    Child, FAN_OUT, FORMAT_VERSION, PageId, PageKind, PagePtr, Record, SUPERBLOCK_LEN, Superblock,
-    SuperblockProblem, child, decode_object, verify_page,
+    Child, FAN_OUT, Malformed, PageId, PageKind, PagePtr, Record, Span, Superblock, child,
+    decode_object, verify_page,
 };
 use crate::journal::{Replayed, Ring, replay};
-use crate::limits::{Limits, MAP_PAGE};
-use crate::map::Pages;
+use crate::limits::{Limits, MAP_PAGE, SEQ_MAX, VOLUME_MAX};
+use crate::map::{Carried, Hole, Pages};
 use crate::overlay::{Displaced, Overlay};
 use crate::pool::flush::Flush;
 use crate::pool::queue::Queue;
 use crate::pool::read::Reads;
 use crate::pool::seal::InFlight;
+use crate::pool::superblocks::{mend_superblocks, newest_superblock};
 use crate::pool::{Condition, Counters, Device, Pool, PoolInfo, VolumeInfo, blocking_read};
 use crate::space::{Layout, Space};
-use crate::units::{Epoch, Extent, Session, Slot, VolumeId};
+use crate::units::{Extent, Granule, Session, Slot, VolumeId};
 use crate::volume::{Durable, Volume};
 
 /// How to open a pool.
@@ -42,78 +43,17 @@ macro_rules! fault_question {
 
 impl OpenOptions {
     pub fn with(limits: Limits) -> OpenOptions {
-        OpenOptions { limits, ..OpenOptions::default() }
+        OpenOptions {
+            limits,
+            #[cfg(feature = "faults")]
+            fault: None,
+        }
     }
 
     fault_question!(has_fault_replay_stops_early, ReplayStopsEarly);
     fault_question!(has_fault_replay_older_session, ReplayOlderSession);
     fault_question!(has_fault_replay_trusts_data, ReplayTrustsData);
     fault_question!(has_fault_open_older_epoch, OpenOlderEpoch);
-}
-
-/// The newest superblock. See the invariants of the format: at most one copy of a pair is bad
-/// after a power cut, so two are damage.
-pub fn newest_superblock<D: Wait>(
-    disk: &mut D,
-    options: &OpenOptions,
-) -> Result<Superblock, OpenError> {
-    let size = disk.geometry().size;
-    let mut newest: Option<Superblock> = None;
-    let (mut ruined, mut foreign, mut version) = (0, 0, None);
-    for pair in [Epoch(0), Epoch(1)] {
-        let mut bad = 0;
-        for copy in 0..2 {
-            let at = Layout::superblock(pair, copy);
-            if at.0 + SUPERBLOCK_LEN as u64 > size.0 {
-                foreign += 1;
-                continue;
-            }
-            // A copy that cannot be read is as bad as one whose checksum fails.
-            let found = match blocking_read(disk, at, SUPERBLOCK_LEN) {
-                Ok(bytes) => Superblock::decode(&bytes),
-                Err(_) => Err(SuperblockProblem::Checksum),
-            };
-            match found {
-                Ok(found) => {
-                    if newest.as_ref().is_none_or(|newest| found.epoch > newest.epoch) {
-                        newest = Some(found);
-                    }
-                }
-                Err(problem) => {
-                    bad += 1;
-                    foreign += usize::from(problem == SuperblockProblem::Foreign);
-                    if let SuperblockProblem::Version { found } = problem {
-                        version = Some(found);
-                    }
-                }
-            }
-        }
-        ruined += usize::from(bad == 2);
-    }
-    if let Some(found) = version {
-        return Err(OpenError::Version { found, known: FORMAT_VERSION });
-    }
-    match newest {
-        None if foreign == 4 => Err(OpenError::NotAPool),
-        None => Err(OpenError::SuperblockDamaged { other: Epoch(0) }),
-        Some(newest) if ruined > 0 && !options.has_fault_open_older_epoch() => {
-            Err(OpenError::SuperblockDamaged { other: newest.epoch })
-        }
-        Some(newest) => check_device(disk, newest),
-    }
-}
-
-fn check_device<D: Wait>(disk: &D, superblock: Superblock) -> Result<Superblock, OpenError> {
-    let geometry = disk.geometry();
-    let needs = ByteLen(superblock.sectors * superblock.sector.bytes());
-    if geometry.size < needs {
-        return Err(OpenError::Truncated { has: geometry.size, needs });
-    }
-    let (pool, device) = (superblock.sector.bytes(), geometry.sector.bytes());
-    if pool < device {
-        return Err(OpenError::Sector { pool, device });
-    }
-    Ok(superblock)
 }
 
 /// Reads a page, from its second place if the first is bad.
@@ -127,7 +67,9 @@ pub fn read_page<D: Wait>(
 ) -> Result<Buf, OpenError> {
     let mut last = crate::format::PageProblem::Unreadable;
     for place in ptr.places {
-        let Ok(bytes) = blocking_read(disk, layout.offset(place), MAP_PAGE) else { continue };
+        let Ok(bytes) = blocking_read(disk, layout.offset(place), MAP_PAGE) else {
+            continue;
+        };
         match verify_page(&bytes, pool, id) {
             Ok(()) => return Ok(bytes),
             Err(problem) => last = problem,
@@ -151,7 +93,9 @@ pub fn read_directory<D: Wait>(
         if level == 0 {
             let id = PageId { kind: PageKind::Object, level: 0, index, epoch: ptr.born };
             let page = read_page(disk, &layout, pool, ptr, id, "directory")?;
-            volumes.insert(VolumeId(index), decode_object(&page)?);
+            let volume = decode_object(&page)?;
+            check_volume(&layout, &volume)?;
+            volumes.insert(VolumeId(index), volume);
             continue;
         }
         let id = PageId { kind: PageKind::Directory, level, index, epoch: ptr.born };
@@ -165,10 +109,29 @@ pub fn read_directory<D: Wait>(
     Ok((volumes, pages))
 }
 
+fn malformed(what: &'static str) -> OpenError {
+    Malformed { what, at: 0 }.into()
+}
+
+/// What of a volume everything behind relies on.
+fn check_volume(layout: &Layout, volume: &Durable) -> Result<(), OpenError> {
+    let holds = |start| layout.holds(Extent { start, sectors: layout.page() });
+    match volume.root {
+        Child::Page { ptr, .. } if !ptr.places.into_iter().all(holds) => {
+            Err(malformed("place of a volume's map"))
+        }
+        Child::Page { .. } if volume.height == 0 => Err(malformed("height of a volume's map")),
+        _ if volume.height > 7 || volume.header.size == 0 => Err(malformed("size of a volume")),
+        _ if volume.stored > layout.sectors => Err(malformed("stored sectors of a volume")),
+        _ => Ok(()),
+    }
+}
+
 impl<D: Wait> Pool<D> {
     /// Opens a pool for service. What the journal holds is replayed, and a first checkpoint makes
     /// a new session of it, so that nothing of the old one can be taken for new.
-    pub fn open(disk: D, options: OpenOptions) -> Result<Pool<D>, OpenError> {
+    pub fn open(mut disk: D, options: OpenOptions) -> Result<Pool<D>, OpenError> {
+        mend_superblocks(&mut disk)?;
         let mut pool = Pool::load(disk, options)?;
         // Space of replayed slots is in use from here on; what they displaced is not yet free.
         pool.begin_checkpoint(false);
@@ -178,6 +141,7 @@ impl<D: Wait> Pool<D> {
                 OpenError::PageDamaged { what, problem }
             }
             CheckpointError::Device(error) => OpenError::Device(error),
+            CheckpointError::Contradiction(found) => OpenError::Contradiction(found),
         })?;
         pool.counters.pages_read_at_open += pool.pages.reads;
         Ok(pool)
@@ -227,6 +191,8 @@ impl<D: Wait> Pool<D> {
             next_volume: superblock.next_volume,
             active: Overlay::default(),
             frozen: None,
+            carried: Carried::default(),
+            large_holes: 0,
             queue: Queue::default(),
             in_flight: InFlight::default(),
             reads: Reads::default(),
@@ -234,7 +200,7 @@ impl<D: Wait> Pool<D> {
             job: None,
             checkpoint_wanted: false,
             edges_arrived: false,
-            session: Session(superblock.session.0 + 1),
+            session: Session(replayed.newest_session.0 + 1),
             held: last,
             durable: last,
             durable_told: last,
@@ -250,63 +216,83 @@ impl<D: Wait> Pool<D> {
 
     fn replay_record(&mut self, slot: Slot, record: Record) -> Result<(), OpenError> {
         let id = record.volume();
-        let unknown = crate::format::Malformed { what: "volume of a journal record", at: 0 };
         if let Record::Create { volume, header } = record {
             self.names.insert(header.name.clone(), volume);
-            let mut created = Volume::new(volume, Durable::with_header(*header));
-            created.dirty = true;
-            self.volumes.insert(volume, created);
+            let created = Volume::new(volume, Durable::with_header(*header));
+            check_volume(&self.space.layout, &created.kept)?;
+            self.volumes.insert(volume, Volume { dirty: true, ..created });
             self.next_volume = self.next_volume.max(volume.0 + 1);
             return Ok(());
         }
-        let volume = self.volumes.get_mut(&id).ok_or(unknown)?;
+        let unknown = || malformed("volume of a journal record");
+        let volume = self.volumes.get_mut(&id).ok_or_else(unknown)?;
         volume.dirty = true;
+        let granules = volume.kept.header.size.div_ceil(volume.granule());
         match record {
             Record::Update { position, spans, .. } => {
                 volume.kept.position = position;
-                self.claim_spans(&spans)?;
+                let sectors = self.space.layout.per(volume.granule());
+                self.claim_spans(&spans, granules, sectors)?;
                 self.overlay_spans(id, position, &spans, slot);
             }
             Record::Resize { position, size, .. } => {
                 volume.kept.position = position;
                 volume.kept.header.size = size;
+                check_volume(&self.space.layout, &volume.kept)?;
             }
             Record::State { position, state, .. } => {
                 volume.kept.position = position;
                 volume.kept.state = state;
             }
             Record::Mark { position, .. } => volume.kept.position = position,
-            Record::Delete { .. } => {
-                volume.kept.deleting = true;
-                volume.front.deleted = true;
-                self.names.remove(&volume.kept.header.name);
-                let mut displaced = Displaced::new();
-                self.active.remove(id, &mut displaced);
-                self.free_displaced(displaced);
-            }
+            Record::Delete { .. } => self.replay_delete(id),
             Record::Carry { first, count, changed, .. } => {
-                let height = volume.height();
-                self.active.insert_hole_below(id, height, first, count, changed, slot);
+                check_run(first, count, granules)?;
+                let end = Granule(first.0 + count);
+                self.carried.add(id, changed, Hole { first, end });
             }
             Record::Create { .. } => unreachable!("handled above"),
         }
         if let Some(volume) = self.volumes.get_mut(&id) {
+            if volume.kept.position.seq.0 >= SEQ_MAX || volume.kept.header.size > VOLUME_MAX {
+                return Err(malformed("position or size in a journal record"));
+            }
             volume.front.size = volume.kept.header.size;
             volume.front.position = volume.kept.position;
         }
         Ok(())
     }
 
-    fn claim_spans(&mut self, spans: &[crate::format::Span]) -> Result<(), OpenError> {
+    fn replay_delete(&mut self, id: VolumeId) {
+        let volume = self.volumes.get_mut(&id).expect("looked up by the caller");
+        volume.kept.deleting = true;
+        volume.front.deleted = true;
+        self.names.remove(&volume.kept.header.name);
+        let mut displaced = Displaced::new();
+        self.active.remove(id, &mut displaced);
+        self.carried.remove(id);
+        self.free_displaced(displaced);
+    }
+
+    fn claim_spans(
+        &mut self,
+        spans: &[Span],
+        granules: u64,
+        sectors: u64,
+    ) -> Result<(), OpenError> {
         for span in spans {
-            let crate::format::Span::Blocks { blocks, .. } = span else { continue };
+            let (first, count) = match span {
+                Span::Hole { first, count } => (*first, *count),
+                Span::Blocks { first, blocks } => (*first, blocks.len() as u64),
+            };
+            check_run(first, count, granules)?;
+            let Span::Blocks { blocks, .. } = span else { continue };
             for block in blocks {
                 let extent = Extent { start: block.place, sectors: u64::from(block.sectors) };
-                if !self.space.layout.holds(extent) {
-                    let malformed = crate::format::Malformed { what: "place of a block", at: 0 };
-                    return Err(malformed.into());
+                if !self.space.layout.holds(extent) || extent.sectors != sectors {
+                    return Err(malformed("place of a block"));
                 }
-                self.space.claim(extent);
+                self.space.claim(extent)?;
             }
         }
         Ok(())
@@ -324,6 +310,14 @@ impl<D: Wait> Pool<D> {
             self.finish_job()?;
         }
         Ok(self.space.layout.bytes(self.space.layout.sectors))
+    }
+}
+
+/// A run of granules that lies within its volume.
+fn check_run(first: Granule, count: u64, granules: u64) -> Result<(), OpenError> {
+    match first.0.checked_add(count) {
+        Some(end) if count > 0 && end <= granules => Ok(()),
+        _ => Err(malformed("range of a journal record")),
     }
 }
 

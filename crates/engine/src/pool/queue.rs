@@ -28,6 +28,15 @@ impl Edge {
     }
 }
 
+/// Whether the operation in front can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Ready,
+    Wait,
+    /// It was refused, and the next one is in front.
+    Answered,
+}
+
 /// What the bytes of a range become.
 #[derive(Debug)]
 pub enum Content {

@@ -14,16 +14,19 @@ use crate::format::{BlockRecord, Encoding, Entry};
 use crate::limits::WRITE_MAX;
 use crate::map::{Cursor, Found, PageKey, Tree, lookup};
 use crate::overlay::Update;
-use crate::pool::queue::{Edge, Kind};
+use crate::pool::queue::{Edge, Kind, Turn};
 use crate::pool::{Pool, Purpose, ReadKey, Reply, RequestId};
-use crate::units::{Checksum, Granule, Slot, VolumeId};
+use crate::units::{Checksum, Granule, Slot, VolumeId, to_usize};
 
 /// Who wants the bytes.
 #[derive(Clone, Copy, Debug)]
 enum Reader {
     Client(RequestId),
     /// An operation that covers this granule in part.
-    Edge { number: u64, granule: Granule },
+    Edge {
+        number: u64,
+        granule: Granule,
+    },
 }
 
 /// Granules that lie next to one another on the device, read with one IO.
@@ -80,10 +83,12 @@ impl Reads {
     }
 
     /// A page came, or turned out to be bad: those that waited for it go on.
-    pub fn deliver(&mut self, keys: Vec<ReadKey>, page: PageKey, bytes: Option<Arc<Buf>>) {
+    pub fn deliver(&mut self, keys: Vec<ReadKey>, page: PageKey, bytes: Option<Arc<[u8]>>) {
         for key in keys {
             // A pool that failed has answered its reads already.
-            let Some(read) = self.reads.get_mut(key.0).and_then(Option::as_mut) else { continue };
+            let Some(read) = self.reads.get_mut(key.0).and_then(Option::as_mut) else {
+                continue;
+            };
             if let Some(bytes) = &bytes {
                 read.cursor.deliver(page, Arc::clone(bytes));
             }
@@ -175,8 +180,12 @@ impl<D: Disk> Pool<D> {
 
     /// Starts reading the old bytes that an operation needs, unless one before it changes them.
     pub(super) fn read_edges(&mut self, number: u64) {
-        let Some(op) = self.queue.get(number) else { return };
-        let Kind::Change(change) = &op.kind else { return };
+        let Some(op) = self.queue.get(number) else {
+            return;
+        };
+        let Kind::Change(change) = &op.kind else {
+            return;
+        };
         let volume = change.volume;
         let wanted: Vec<Granule> = change
             .edges
@@ -209,25 +218,27 @@ impl<D: Disk> Pool<D> {
 
     /// Whether the operation in front has its old bytes. One whose old bytes are damaged is
     /// answered here, and changes nothing.
-    pub(super) fn edges_ready(&mut self, number: u64) -> bool {
+    pub(super) fn edges_ready(&mut self, number: u64) -> Turn {
         self.read_edges(number);
-        let Some(op) = self.queue.front() else { return false };
-        let Kind::Change(change) = &mut op.kind else { return true };
-        if let Some(at) = change.edges.iter().position(|edge| matches!(edge, Edge::Failed(_))) {
-            let Edge::Failed(error) = change.edges.swap_remove(at) else {
-                unreachable!("found above")
-            };
-            let op = self.queue.pop().expect("it is in front");
-            self.undo_accepted(&op.kind);
-            self.answer(op.id, Err(error));
-            return false;
+        let Some(op) = self.queue.front() else { return Turn::Wait };
+        let Kind::Change(change) = &mut op.kind else { return Turn::Ready };
+        let failed = change.edges.iter().find_map(|edge| match edge {
+            Edge::Failed(error) => Some(error.clone()),
+            _ => None,
+        });
+        if let Some(error) = failed {
+            self.refuse_front(error);
+            return Turn::Answered;
         }
-        change.edges.iter().all(|edge| matches!(edge, Edge::Ready(..)))
+        let ready = change.edges.iter().all(|edge| matches!(edge, Edge::Ready(..)));
+        if ready { Turn::Ready } else { Turn::Wait }
     }
 
     pub(super) fn run_reads(&mut self) {
         while let Some(key) = self.reads.ready.pop_front() {
-            let Some(mut read) = self.reads.reads[key.0].take() else { continue };
+            let Some(mut read) = self.reads.reads[key.0].take() else {
+                continue;
+            };
             if let Phase::Resolving(from) = read.phase {
                 match self.resolve(key, &mut read, from) {
                     Ok(true) => self.fetch(key, &mut read),
@@ -307,6 +318,9 @@ impl<D: Disk> Pool<D> {
         }
         match lookup(tree, granule, &mut read.cursor, key, &mut self.pages, &mut self.device) {
             Found::Entry(Entry::Hole { .. }) => Where::Hole,
+            Found::Entry(Entry::Block(block)) if self.carried.hides(id, granule, block.changed) => {
+                Where::Hole
+            }
             Found::Entry(Entry::Block(block)) => {
                 let expected = self.space.layout.per(len);
                 if block.encoding != Encoding::Raw || u64::from(block.sectors) != expected {
@@ -327,7 +341,7 @@ impl<D: Disk> Pool<D> {
 
     fn fetch(&mut self, key: ReadKey, read: &mut Read) {
         for (at, run) in read.runs.iter().enumerate() {
-            let len = run.blocks.len() * read.granule as usize;
+            let len = run.blocks.len() * to_usize(read.granule);
             let purpose = Purpose::Read { key, attempt: read.attempt, run: at };
             self.device.read_sectors(run.blocks[0].place, len, purpose);
             read.outstanding += 1;
@@ -342,7 +356,9 @@ impl<D: Disk> Pool<D> {
         result: Result<Option<Buf>, DiskError>,
     ) {
         // A pool that failed has answered its reads already.
-        let Some(read) = self.reads.reads.get_mut(key.0).and_then(Option::as_mut) else { return };
+        let Some(read) = self.reads.reads.get_mut(key.0).and_then(Option::as_mut) else {
+            return;
+        };
         assert_eq!(attempt, read.attempt, "a read begins anew only when all of it came back");
         read.runs[run].bytes = Some(result.map(|buf| buf.expect("a read returns its buffer")));
         read.outstanding -= 1;
@@ -353,7 +369,7 @@ impl<D: Disk> Pool<D> {
 
     /// Everything came back: is it what the map says?
     fn verify(&mut self, key: ReadKey, mut read: Read) {
-        let granule = read.granule as usize;
+        let granule = to_usize(read.granule);
         let mut bad = None;
         for run in &read.runs {
             let bytes = match run.bytes.as_ref().expect("every run came back") {
@@ -387,20 +403,20 @@ impl<D: Disk> Pool<D> {
     /// The bytes that were asked for: the run itself where it is one, else put together.
     fn assemble(&mut self, read: &mut Read) -> Data {
         let granule = read.granule;
-        let from = (read.offset.0 - read.first * granule) as usize;
-        let wanted = from..from + read.len.0 as usize;
-        let whole = (read.end - read.first) as usize;
+        let from = to_usize(read.offset.0 - read.first * granule);
+        let wanted = from..from + to_usize(read.len.0);
+        let whole = to_usize(read.end - read.first);
         if let [run] = read.runs.as_mut_slice()
             && run.blocks.len() == whole
         {
             let buf = run.bytes.take().and_then(Result::ok).expect("it was verified");
             return buf.into_data().slice(wanted);
         }
-        let mut buf = self.device.bufs.take(whole * granule as usize);
+        let mut buf = self.device.bufs.take(whole * to_usize(granule));
         buf.fill(0);
         for run in &mut read.runs {
             let bytes = run.bytes.take().and_then(Result::ok).expect("it was verified");
-            let at = (run.first - read.first) as usize * granule as usize;
+            let at = to_usize(run.first - read.first) * to_usize(granule);
             buf[at..at + bytes.len()].copy_from_slice(&bytes);
             self.device.bufs.give(bytes);
         }

@@ -3,28 +3,39 @@
 use block::{ByteLen, Disk};
 
 use crate::error::OpError;
-use crate::pool::queue::{Content, Kind};
+use crate::map::{CARRIED_MAX, CARRIED_STEPS};
 use crate::pool::Pool;
+use crate::pool::queue::{Content, Kind};
 use crate::units::VolumeId;
 
 /// Pages beside the counted ones: new roots of maps and directory.
 const SPARE_PAGES: u64 = 8;
 
-impl<D: Disk> Pool<D> {
-    /// Updates that may be indexed before a checkpoint has to take them.
-    pub(super) fn overlay_max(&self) -> usize {
-        self.limits.overlay_entries.min(usize::try_from(self.ring.carried_max()).unwrap_or(usize::MAX))
-    }
+/// Levels of the map of the largest volume.
+const HEIGHT_MAX: u64 = 5;
 
+impl<D: Disk> Pool<D> {
     /// Sectors that the running and the next checkpoint may still write.
     pub(super) fn checkpoint_need(&self) -> u64 {
         let dirty = self.volumes.values().filter(|volume| volume.dirty || volume.kept.deleting);
         let levels = u64::from(self.superblock.directory_height) + 2;
-        let deleting = dirty.clone().filter(|volume| volume.kept.deleting);
-        let delete_nodes: u64 = deleting.map(|volume| u64::from(volume.kept.height)).sum();
-        let next = self.active.nodes() + dirty.count() as u64 * levels + delete_nodes;
+        let next = self.active.nodes() + dirty.count() as u64 * levels + self.hole_nodes();
         let running = self.job.as_ref().map_or(0, |job| job.pages_left());
         (next + running + 2 * SPARE_PAGES) * 2 * self.space.layout.page()
+    }
+
+    /// Pages that going on with deletions and large holes rewrites: the two ends of each.
+    fn hole_nodes(&self) -> u64 {
+        let deleting = self.volumes.values().filter(|volume| volume.kept.deleting);
+        let holes = self.carried.iter().filter_map(|(id, _, _)| self.volumes.get(&id));
+        let heights = deleting.chain(holes).map(|volume| 2 * u64::from(volume.height()));
+        let large = (self.large_holes > 0).then_some(2 * HEIGHT_MAX);
+        heights.chain(large).max().unwrap_or(0) * CARRIED_STEPS as u64
+    }
+
+    fn unfinished_holes(&self) -> usize {
+        let running = self.job.as_ref().map_or(0, |job| job.large_holes);
+        self.carried.len() + self.large_holes + running
     }
 
     /// Whether a checkpoint could give space back.
@@ -32,17 +43,21 @@ impl<D: Disk> Pool<D> {
         self.space.pending() > 0
             || self.job.is_some()
             || !self.active.is_empty()
+            || !self.carried.is_empty()
             || self.volumes.values().any(|volume| volume.kept.deleting)
     }
 
     /// Whether the operation in front fits. `false`: after a checkpoint it may.
     pub(super) fn fits(&mut self) -> Result<bool, OpError> {
-        if self.active.entries() >= self.overlay_max() {
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.entries());
+        if self.active.entries() + frozen >= self.limits.overlay_entries {
             return Ok(false);
         }
         let free = self.space.free();
-        let spent = self.checkpoint_need();
-        let Some(front) = self.queue.front() else { return Ok(true) };
+        let (spent, unfinished) = (self.checkpoint_need(), self.unfinished_holes());
+        let Some(front) = self.queue.front() else {
+            return Ok(true);
+        };
         let levels = u64::from(self.superblock.directory_height) + 2;
         let (volume, stored, on_reserve, range) = match &front.kind {
             Kind::Change(change) => {
@@ -50,6 +65,9 @@ impl<D: Disk> Pool<D> {
                 let found: u64 = change.space.iter().map(|extent| extent.sectors).sum();
                 let stored = change.stored_granules() * self.space.layout.per(granule) - found;
                 let zeros = matches!(change.content, Content::Zeros);
+                if change.is_large_hole() && unfinished >= CARRIED_MAX {
+                    return Ok(false);
+                }
                 let count = change.end.0 - change.first.0;
                 (change.volume, stored, zeros, Some((change.first, count)))
             }
@@ -97,7 +115,9 @@ impl<D: Disk> Pool<D> {
                 self.volumes.remove(volume);
             }
             other => {
-                let Some((id, _)) = other.position() else { return };
+                let Some((id, _)) = other.position() else {
+                    return;
+                };
                 let last = self.queue.last_position(id);
                 if let Some(volume) = self.volumes.get_mut(&id) {
                     volume.front.position = last.unwrap_or(volume.kept.position);

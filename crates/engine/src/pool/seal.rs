@@ -5,24 +5,29 @@
 //! one.
 use std::collections::VecDeque;
 
-use block::{Data, Disk, Position};
+use block::{ByteLen, Data, Disk, Position};
 
-use crate::error::CheckpointError;
+use crate::error::{CheckpointError, OpError};
 use crate::format::{BlockRecord, Encoding, Record, SLOT_HEADER, SlotHeader, Span, encode_slot};
 use crate::limits::{JOURNAL_BLOCK, SLOTS_IN_FLIGHT_MAX};
-use crate::overlay::Displaced;
-use crate::pool::queue::{Change, Content, Edge, Kind, Queued};
+use crate::overlay::{Displaced, Map, Stamp};
+use crate::pool::queue::{Change, Content, Edge, Kind, Queued, Turn};
 use crate::pool::{Pool, Purpose, Reply, RequestId};
 use crate::space::{Alloc, Stream};
-use crate::units::{Checksum, Extent, Granule, Sector, Slot, VolumeId};
+use crate::units::{Checksum, Extent, Granule, Sector, Slot, VolumeId, to_usize};
 use crate::volume::Durable;
 
 /// Slots that may be under way before operations are gathered instead: one on the device and one
 /// behind it keep it busy, and what waits meanwhile shares the next.
 const SLOTS_BUSY: usize = 2;
 
+/// What waits is worth a slot of its own from here on: gathering more would only let the device
+/// run dry while checksums are computed.
+const LARGE: usize = 256 << 10;
+const SLOTS_BUSY_LARGE: usize = 16;
+
 /// Data of one slot at the most, so that one slow slot does not hold up much.
-const SLOT_BYTES_MAX: usize = 2 << 20;
+const SLOT_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes from which a piece is written from the client's memory instead of being gathered.
 const COPY_MAX: usize = 64 << 10;
@@ -73,7 +78,9 @@ enum Fit {
 impl<D: Disk> Pool<D> {
     pub(super) fn run_queue(&mut self) {
         while self.is_serving() && self.queue.len() > 0 {
-            if self.in_flight.slots.len() >= SLOTS_BUSY.min(SLOTS_IN_FLIGHT_MAX) {
+            let large = self.queue.bytes() >= LARGE;
+            let busy = if large { SLOTS_BUSY_LARGE } else { SLOTS_BUSY };
+            if self.in_flight.slots.len() >= busy.min(SLOTS_IN_FLIGHT_MAX) {
                 return;
             }
             if !self.ring.has_room() {
@@ -81,6 +88,8 @@ impl<D: Disk> Pool<D> {
                 return;
             }
             match self.seal_batch() {
+                // Large data leaves at once, and the next checksums are computed meanwhile.
+                Ok(true) if large => self.device.kick(),
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(failure) => return self.checkpoint_failed(failure),
@@ -91,7 +100,7 @@ impl<D: Disk> Pool<D> {
     /// Seals what is in front into one slot. `false` when nothing can go on.
     fn seal_batch(&mut self) -> Result<bool, CheckpointError> {
         let slot = self.ring.next();
-        let room = self.ring.contiguous() as usize * JOURNAL_BLOCK - SLOT_HEADER;
+        let room = to_usize(self.ring.contiguous()) * JOURNAL_BLOCK - SLOT_HEADER;
         let mut batch = Batch {
             slot,
             room,
@@ -149,8 +158,10 @@ impl<D: Disk> Pool<D> {
 
     fn seal_front(&mut self, batch: &mut Batch) -> Result<Fit, CheckpointError> {
         let number = self.queue.front_number();
-        if !self.edges_ready(number) {
-            return Ok(Fit::Wait);
+        match self.edges_ready(number) {
+            Turn::Ready => {}
+            Turn::Wait => return Ok(Fit::Wait),
+            Turn::Answered => return Ok(Fit::Sealed),
         }
         let front = self.queue.front().expect("the caller looked");
         if batch.payload + record_len_max(&front.kind) > batch.room {
@@ -163,14 +174,14 @@ impl<D: Disk> Pool<D> {
                 return Ok(Fit::Wait);
             }
             Err(error) => {
-                let op = self.queue.pop().expect("it is in front");
-                self.undo_accepted(&op.kind);
-                self.answer(op.id, Err(error));
+                self.refuse_front(error);
                 return Ok(Fit::Sealed);
             }
         }
-        if !self.find_space()? {
-            return Ok(Fit::Wait);
+        match self.find_space()? {
+            Turn::Ready => {}
+            Turn::Wait => return Ok(Fit::Wait),
+            Turn::Answered => return Ok(Fit::Sealed),
         }
         let Queued { id, kind } = self.queue.pop().expect("it is in front");
         let reply = kind.reply();
@@ -210,6 +221,7 @@ impl<D: Disk> Pool<D> {
                 self.touch(volume).deleting = true;
                 let mut displaced = Displaced::new();
                 self.active.remove(volume, &mut displaced);
+                self.carried.remove(volume);
                 self.free_displaced(displaced);
                 Record::Delete { volume }
             }
@@ -225,6 +237,7 @@ impl<D: Disk> Pool<D> {
 
     fn apply_change(&mut self, mut change: Change, batch: &mut Batch) -> Record {
         self.touch(change.volume);
+        self.large_holes += usize::from(change.is_large_hole());
         let (volume, position) = (change.volume, change.position);
         let mut space = std::mem::take(&mut change.space);
         let spans = match change.content {
@@ -248,20 +261,16 @@ impl<D: Disk> Pool<D> {
         spans: &[Span],
         slot: Slot,
     ) {
-        let height = self.volumes[&id].height();
+        let map = Map { volume: id, height: self.volumes[&id].height() };
+        let stamp = Stamp { changed: position.seq, slot };
         let mut displaced = Displaced::new();
         for span in spans {
             match span {
-                Span::Hole { first, count } => self.active.insert_hole(
-                    id, height, *first, *count, position.seq, slot, &mut displaced,
-                ),
+                Span::Hole { first, count } => {
+                    self.active.insert_hole(map, *first, *count, stamp, &mut displaced);
+                }
                 Span::Blocks { first, blocks } => {
-                    for (granule, block) in (first.0..).zip(blocks) {
-                        self.active.insert_block(
-                            id, height, Granule(granule), *block, position.seq, slot,
-                            &mut displaced,
-                        );
-                    }
+                    self.active.insert_blocks(map, *first, blocks, stamp, &mut displaced);
                 }
             }
         }
@@ -282,10 +291,10 @@ impl<D: Disk> Pool<D> {
     fn spans_of_bytes(
         &mut self,
         change: &mut Change,
-        space: &mut Vec<Extent>,
+        space: &mut [Extent],
         batch: &mut Batch,
     ) -> Vec<Span> {
-        let granule = self.volumes[&change.volume].granule() as usize;
+        let granule = to_usize(self.volumes[&change.volume].granule());
         let Content::Bytes(data) = &change.content else { unreachable!("called for bytes") };
         let data = data.clone();
         let mut spans = Vec::new();
@@ -293,7 +302,7 @@ impl<D: Disk> Pool<D> {
             let bytes = match take_edge(change, Granule(at), granule) {
                 Some(merged) => merged,
                 None => {
-                    let from = (at * granule as u64 - change.offset.0) as usize;
+                    let from = to_usize(at * granule as u64 - change.offset.0);
                     data.slice(from..from + granule)
                 }
             };
@@ -305,10 +314,10 @@ impl<D: Disk> Pool<D> {
     fn spans_of_zeros(
         &mut self,
         change: &mut Change,
-        space: &mut Vec<Extent>,
+        space: &mut [Extent],
         batch: &mut Batch,
     ) -> Vec<Span> {
-        let granule = self.volumes[&change.volume].granule() as usize;
+        let granule = to_usize(self.volumes[&change.volume].granule());
         let mut spans = Vec::new();
         let (mut first, mut end) = (change.first.0, change.end.0);
         if let Some(bytes) = take_edge(change, Granule(first), granule) {
@@ -354,9 +363,7 @@ impl<D: Disk> Pool<D> {
             checksum: Checksum::of(&bytes),
         };
         match spans.last_mut() {
-            Some(Span::Blocks { first, blocks })
-                if first.0 + blocks.len() as u64 == granule.0 =>
-            {
+            Some(Span::Blocks { first, blocks }) if first.0 + blocks.len() as u64 == granule.0 => {
                 blocks.push(block);
             }
             _ => spans.push(Span::Blocks { first: granule, blocks: vec![block] }),
@@ -390,7 +397,7 @@ impl<D: Disk> Pool<D> {
 
     /// Writes neighbouring pieces with one IO, from where they are if it is only one.
     fn send_run(&mut self, batch: &mut Batch, start: Sector, run: Vec<Data>) {
-        let sector = self.space.layout.sector.bytes() as usize;
+        let sector = to_usize(self.space.layout.sector.bytes());
         let data = match run.as_slice() {
             [] => return,
             [one] if one.is_aligned(sector) => one.clone(),
@@ -414,7 +421,7 @@ impl<D: Disk> Pool<D> {
     fn send_slot(&mut self, batch: Batch, blocks: u64) {
         let Batch { records, payload, mut sealed, .. } = batch;
         let slot = self.ring.take(blocks);
-        let mut buf = self.device.bufs.take(blocks as usize * JOURNAL_BLOCK);
+        let mut buf = self.device.bufs.take(to_usize(blocks) * JOURNAL_BLOCK);
         buf.fill(0);
         let mut at = SLOT_HEADER;
         for record in &records {
@@ -451,7 +458,7 @@ impl<D: Disk> Pool<D> {
     pub(super) fn seal_records(&mut self, records: Vec<Record>) {
         let mut records = VecDeque::from(records);
         loop {
-            let room = self.ring.contiguous() as usize * JOURNAL_BLOCK - SLOT_HEADER;
+            let room = to_usize(self.ring.contiguous()) * JOURNAL_BLOCK - SLOT_HEADER;
             let slot = self.ring.next();
             let (mut fitting, mut payload) = (Vec::new(), 0);
             while let Some(record) = records.front().filter(|r| payload + r.len() <= room) {
@@ -468,8 +475,7 @@ impl<D: Disk> Pool<D> {
                 bytes: 0,
             };
             let blocks = (SLOT_HEADER + payload).div_ceil(JOURNAL_BLOCK) as u64;
-            let batch =
-                Batch { slot, room, records: fitting, payload, pieces: Vec::new(), sealed };
+            let batch = Batch { slot, room, records: fitting, payload, pieces: Vec::new(), sealed };
             self.send_slot(batch, blocks);
             if records.is_empty() {
                 return;
@@ -477,10 +483,10 @@ impl<D: Disk> Pool<D> {
         }
     }
 
-    /// Space for the granules that the operation in front will store. `false`: ask again.
-    fn find_space(&mut self) -> Result<bool, CheckpointError> {
+    /// Space for the granules that the operation in front will store.
+    fn find_space(&mut self) -> Result<Turn, CheckpointError> {
         let Some(Queued { kind: Kind::Change(change), .. }) = self.queue.front() else {
-            return Ok(true);
+            return Ok(Turn::Ready);
         };
         let unit = self.space.layout.per(self.volumes[&change.volume].granule());
         let wanted = change.stored_granules();
@@ -494,33 +500,41 @@ impl<D: Disk> Pool<D> {
                     found += extent.sectors / unit;
                     change.space.push(extent);
                 }
-                Alloc::Wait => return Ok(false),
-                Alloc::Full => {
+                Alloc::Wait => return Ok(Turn::Wait),
+                // Enough sectors are free, but not in runs of this granule.
+                Alloc::Full if self.can_gain_space() => {
                     self.checkpoint_wanted = true;
-                    return self.no_run_left();
+                    return Ok(Turn::Wait);
+                }
+                Alloc::Full => {
+                    let needed = ByteLen((wanted - found) * self.space.layout.bytes(unit).0);
+                    self.refuse_front(OpError::NoSpace { needed });
+                    return Ok(Turn::Answered);
                 }
             }
         }
-        Ok(true)
+        Ok(Turn::Ready)
     }
 
-    /// Enough sectors are free, but not in runs of this granule.
-    fn no_run_left(&mut self) -> Result<bool, CheckpointError> {
-        if self.can_gain_space() {
-            return Ok(false);
+    /// The operation in front is not done after all: nothing of it stays.
+    pub(super) fn refuse_front(&mut self, error: OpError) {
+        let op = self.queue.pop().expect("an operation is in front");
+        if let Kind::Change(change) = &op.kind {
+            for extent in &change.space {
+                self.space.give_back(*extent);
+            }
         }
-        let op = self.queue.pop().expect("it is in front");
-        let Kind::Change(change) = &op.kind else { unreachable!("only changes ask for runs") };
-        let needed = change.len;
-        for extent in &change.space {
-            self.space.give_back(*extent);
-        }
-        self.answer(op.id, Err(crate::error::OpError::NoSpace { needed }));
-        Ok(false)
+        self.undo_accepted(&op.kind);
+        self.answer(op.id, Err(error));
     }
 }
 
 impl Change {
+    /// Whether a checkpoint may have to leave a part of it to the next.
+    pub fn is_large_hole(&self) -> bool {
+        matches!(self.content, Content::Zeros) && (self.end.0 - 1) / 128 > self.first.0 / 128 + 1
+    }
+
     /// Granules for which space has to be found: all of a write, the edges of zeros.
     pub fn stored_granules(&self) -> u64 {
         match self.content {
@@ -539,11 +553,11 @@ fn take_edge(change: &mut Change, granule: Granule, len: usize) -> Option<Data> 
     let start = granule.0 * len as u64;
     let from = change.offset.0.max(start);
     let to = (change.offset.0 + change.len.0).min(start + len as u64);
-    let within = (from - start) as usize..(to - start) as usize;
+    let within = to_usize(from - start)..to_usize(to - start);
     match &change.content {
         Content::Zeros => buf[within].fill(0),
         Content::Bytes(data) => {
-            let skip = (from - change.offset.0) as usize;
+            let skip = to_usize(from - change.offset.0);
             let count = within.len();
             buf[within].copy_from_slice(&data[skip..skip + count]);
         }
@@ -561,7 +575,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 fn record_len_max(kind: &Kind) -> usize {
     match kind {
         // Worst of all: every other granule a hole, each with a span of its own.
-        Kind::Change(change) => 64 + change.stored_granules() as usize * 26 + 3 * 17,
+        Kind::Change(change) => 64 + to_usize(change.stored_granules()) * 26 + 3 * 17,
         Kind::SetState { state, .. } => 64 + state.len(),
         Kind::Create { spec, .. } => 64 + spec.name.len(),
         _ => 64,

@@ -4,14 +4,14 @@ use block::{Buf, Disk};
 
 use crate::error::CheckpointError;
 use crate::format::{
-    PageId, PageKind, SPACE_FAN_OUT, SpaceEntry, SpaceRoot, blank_page, seal_page,
-    set_space_entry, space_entry,
+    PageId, PageKind, SPACE_FAN_OUT, SpaceEntry, SpaceRoot, blank_page, seal_page, set_space_entry,
+    space_entry,
 };
 use crate::limits::{CHECKPOINT_IO_MAX, MAP_PAGE};
 use crate::map::{Got, Pages, Waiter};
 use crate::pool::{Device, Purpose};
-use crate::space::{Layout, OpenRegion};
-use crate::units::{Epoch, Extent, Region, Sector};
+use crate::space::{Contradiction, Layout, OpenRegion};
+use crate::units::{Epoch, Extent, Region, Sector, to_usize};
 
 /// An upper space page that is being rewritten.
 struct Upper {
@@ -51,7 +51,10 @@ impl SpaceEdit {
         mut freed: Vec<Extent>,
         old_end: Option<u64>,
         roots: Vec<SpaceRoot>,
-    ) -> SpaceEdit {
+    ) -> Result<SpaceEdit, Contradiction> {
+        if let Some(stray) = taken.iter().chain(&freed).find(|extent| !layout.holds(**extent)) {
+            return Err(Contradiction::Outside { sector: stray.start.0 });
+        }
         taken.sort_unstable();
         freed.sort_unstable();
         let touched = taken.iter().chain(&freed).map(|extent| extent.start);
@@ -64,7 +67,18 @@ impl SpaceEdit {
         }
         regions.sort_unstable();
         regions.dedup();
-        SpaceEdit { layout, pool, epoch, taken, freed, old_end, regions, at: 0, uppers: Vec::new(), roots }
+        Ok(SpaceEdit {
+            layout,
+            pool,
+            epoch,
+            taken,
+            freed,
+            old_end,
+            regions,
+            at: 0,
+            uppers: Vec::new(),
+            roots,
+        })
     }
 
     pub fn step<D: Disk>(
@@ -84,12 +98,12 @@ impl SpaceEdit {
             }
             self.prefetch(pages, device);
             let upper = self.uppers.last_mut().expect("both levels were entered");
-            let old = space_entry(&upper.page, (region.0 % fan) as usize);
+            let old = space_entry(&upper.page, to_usize(region.0 % fan));
             let Some(new) = self.rewrite(region, old, pages, device)? else {
                 return Ok(SpaceStep::Wait);
             };
             let upper = self.uppers.last_mut().expect("both levels were entered");
-            set_space_entry(&mut upper.page, (region.0 % fan) as usize, new);
+            set_space_entry(&mut upper.page, to_usize(region.0 % fan), new);
             self.at += 1;
         }
         while !self.uppers.is_empty() {
@@ -114,11 +128,9 @@ impl SpaceEdit {
             self.leave(device);
         }
         let old = match self.uppers.last() {
-            Some(parent) => {
-                space_entry(&parent.page, (index % SPACE_FAN_OUT as u64) as usize)
-            }
+            Some(parent) => space_entry(&parent.page, to_usize(index % SPACE_FAN_OUT as u64)),
             None => {
-                let root = self.roots[index as usize];
+                let root = self.roots[to_usize(index)];
                 SpaceEntry { epoch: root.epoch, home: root.home, free: 0 }
             }
         };
@@ -141,7 +153,7 @@ impl SpaceEdit {
         let fan = SPACE_FAN_OUT as u64;
         let free = (0..fan)
             .map(|child| {
-                let entry = space_entry(&upper.page, child as usize);
+                let entry = space_entry(&upper.page, to_usize(child));
                 match (entry.epoch, upper.level) {
                     (Epoch(0), level) => {
                         let below = level - 1;
@@ -156,10 +168,10 @@ impl SpaceEdit {
         match self.uppers.last_mut() {
             Some(parent) => {
                 let entry = SpaceEntry { free, ..new };
-                set_space_entry(&mut parent.page, (upper.index % fan) as usize, entry);
+                set_space_entry(&mut parent.page, to_usize(upper.index % fan), entry);
             }
             None => {
-                self.roots[upper.index as usize] =
+                self.roots[to_usize(upper.index)] =
                     SpaceRoot { epoch: new.epoch, home: new.home, free };
             }
         }
@@ -172,7 +184,7 @@ impl SpaceEdit {
         entry: SpaceEntry,
         pages: &mut Pages,
         device: &mut Device<D>,
-    ) -> Result<Option<std::sync::Arc<Buf>>, CheckpointError> {
+    ) -> Result<Option<std::sync::Arc<[u8]>>, CheckpointError> {
         let ptr = self.layout.space_page(level, index, entry);
         let id = PageId { kind: PageKind::Space, level, index, epoch: entry.epoch };
         match pages.want(ptr, id, Waiter::Pump, device) {
@@ -184,11 +196,13 @@ impl SpaceEdit {
 
     /// Asks for the pages of the next regions, so that their reads overlap.
     fn prefetch<D: Disk>(&self, pages: &mut Pages, device: &mut Device<D>) {
-        let Some(upper) = self.uppers.last() else { return };
+        let Some(upper) = self.uppers.last() else {
+            return;
+        };
         let fan = SPACE_FAN_OUT as u64;
         let ahead = self.regions[self.at..].iter().take(CHECKPOINT_IO_MAX / 2);
         for region in ahead.take_while(|region| region.0 / fan == upper.index) {
-            let entry = space_entry(&upper.page, (region.0 % fan) as usize);
+            let entry = space_entry(&upper.page, to_usize(region.0 % fan));
             if entry.epoch != Epoch(0) {
                 let ptr = self.layout.space_page(0, region.0, entry);
                 let id =
@@ -212,14 +226,14 @@ impl SpaceEdit {
                 return Ok(None);
             };
             let mut bits = OpenRegion::from_page(&self.layout, region, &page);
-            self.extend_to_new_end(&mut bits);
+            self.extend_to_new_end(&mut bits)?;
             bits
         };
         for extent in of_region(&self.layout, &self.taken, region) {
-            bits.mark(*extent);
+            bits.mark(*extent)?;
         }
         for extent in of_region(&self.layout, &self.freed, region) {
-            bits.release(*extent);
+            bits.release(*extent)?;
         }
         let mut page = Buf::zeroed(MAP_PAGE);
         bits.to_page(&mut page);
@@ -228,13 +242,16 @@ impl SpaceEdit {
     }
 
     /// Sectors beyond the old end of the pool were marked as used; now they are free.
-    fn extend_to_new_end(&self, bits: &mut OpenRegion) {
-        let Some(end) = self.old_end else { return };
+    fn extend_to_new_end(&self, bits: &mut OpenRegion) -> Result<(), Contradiction> {
+        let Some(end) = self.old_end else {
+            return Ok(());
+        };
         let start = self.layout.region_start(bits.region);
         let new_end = start.0 + self.layout.region_len(bits.region);
         if start.0 < end && end < new_end {
-            bits.release(Extent { start: Sector(end), sectors: new_end - end });
+            bits.release(Extent { start: Sector(end), sectors: new_end - end })?;
         }
+        Ok(())
     }
 
     /// Writes a space page into the home that the last checkpoint does not use.

@@ -83,10 +83,7 @@ impl Layout {
     pub fn region_heads(&self, region: Region) -> [Extent; 2] {
         let start = self.region_start(region);
         let sectors = HEAD_PAGES * self.page();
-        [
-            Extent { start, sectors },
-            Extent { start: Sector(start.0 + self.per(COPY_GAP)), sectors },
-        ]
+        [Extent { start, sectors }, Extent { start: Sector(start.0 + self.per(COPY_GAP)), sectors }]
     }
 
     /// Free sectors of a region that was never written.
@@ -115,11 +112,16 @@ impl Layout {
         PagePtr { places, born: entry.epoch }
     }
 
-    /// Whether a stored extent is where stored extents can be.
+    /// Whether a stored extent is where stored extents can be: within one region, behind its head.
     pub fn holds(&self, extent: Extent) -> bool {
-        extent.sectors > 0
-            && extent.start.0.checked_add(extent.sectors).is_some_and(|end| end <= self.sectors)
-            && extent.start >= self.regions_at
-            && self.region_of(extent.start).0 < self.regions()
+        let Some(end) = extent.start.0.checked_add(extent.sectors) else { return false };
+        if extent.sectors == 0 || extent.start < self.regions_at || end > self.sectors {
+            return false;
+        }
+        let region = self.region_of(extent.start);
+        let apart = |head: &Extent| end <= head.start.0 || head.end() <= extent.start;
+        region.0 < self.regions()
+            && self.region_of(Sector(end - 1)) == region
+            && self.region_heads(region).iter().all(apart)
     }
 }

@@ -11,5 +11,5 @@ mod tests;
 
 pub use edit::{SpaceEdit, SpaceStep};
 pub use layout::Layout;
-pub use region::OpenRegion;
+pub use region::{Contradiction, OpenRegion};
 pub use seek::{Alloc, Space, Stream};

@@ -1,7 +1,26 @@
 //! A region whose bitmap is in memory: fresh space is taken from it in ascending order.
+use thiserror::Error;
+
 use crate::format::{PAGE_HEADER, SPACE_SPAN};
 use crate::space::Layout;
-use crate::units::{Extent, Region, Sector};
+use crate::units::{Extent, Region, Sector, to_usize};
+
+/// Journal, maps and space pages do not agree about a sector. Never the result of a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Contradiction {
+    #[error("sector {sector} is given out a second time")]
+    GivenTwice { sector: u64 },
+    #[error("sector {sector} is freed a second time")]
+    FreedTwice { sector: u64 },
+    #[error("free space is not what the space pages say")]
+    Free,
+    #[error("no space is left for the pages of a checkpoint, though the reserve should hold them")]
+    Reserve,
+    #[error("a volume stores more, or less, than it says")]
+    Stored,
+    #[error("sector {sector} is not where it is said to be")]
+    Outside { sector: u64 },
+}
 
 const WORDS: usize = (SPACE_SPAN / 64) as usize;
 
@@ -32,11 +51,12 @@ impl OpenRegion {
             cursor: 0,
         };
         for head in layout.region_heads(region) {
-            open.mark(head);
+            open.mark(head).expect("a fresh region is free");
         }
         let len = layout.region_len(region);
         if len < SPACE_SPAN {
-            open.mark(Extent { start: Sector(open.start.0 + len), sectors: SPACE_SPAN - len });
+            let beyond = Extent { start: Sector(open.start.0 + len), sectors: SPACE_SPAN - len };
+            open.mark(beyond).expect("a fresh region is free");
         }
         open
     }
@@ -64,33 +84,42 @@ impl OpenRegion {
 
     pub fn is_used(&self, sector: Sector) -> bool {
         let bit = sector.0 - self.start.0;
-        self.used[bit as usize / 64] >> (bit % 64) & 1 == 1
+        self.used[to_usize(bit) / 64] >> (bit % 64) & 1 == 1
     }
 
-    fn bits(&self, extent: Extent) -> std::ops::Range<u64> {
-        let first = extent.start.0 - self.start.0;
-        assert!(first + extent.sectors <= SPACE_SPAN, "{extent:?} is not in {self:?}");
-        first..first + extent.sectors
+    fn bits(&self, extent: Extent) -> Result<std::ops::Range<u64>, Contradiction> {
+        let outside = Contradiction::Outside { sector: extent.start.0 };
+        let first = extent.start.0.checked_sub(self.start.0).ok_or(outside)?;
+        if first + extent.sectors > SPACE_SPAN {
+            return Err(outside);
+        }
+        Ok(first..first + extent.sectors)
     }
 
     /// Takes sectors into use. Each must be free: a sector given twice is lost data.
-    pub fn mark(&mut self, extent: Extent) {
-        for bit in self.bits(extent) {
-            let word = &mut self.used[bit as usize / 64];
-            assert!(*word >> (bit % 64) & 1 == 0, "{extent:?} is given out a second time");
+    pub fn mark(&mut self, extent: Extent) -> Result<(), Contradiction> {
+        for bit in self.bits(extent)? {
+            let word = &mut self.used[to_usize(bit) / 64];
+            if *word >> (bit % 64) & 1 == 1 {
+                return Err(Contradiction::GivenTwice { sector: self.start.0 + bit });
+            }
             *word |= 1 << (bit % 64);
         }
         self.free -= extent.sectors;
+        Ok(())
     }
 
     /// Gives sectors back. Each must be in use.
-    pub fn release(&mut self, extent: Extent) {
-        for bit in self.bits(extent) {
-            let word = &mut self.used[bit as usize / 64];
-            assert!(*word >> (bit % 64) & 1 == 1, "{extent:?} is freed a second time");
+    pub fn release(&mut self, extent: Extent) -> Result<(), Contradiction> {
+        for bit in self.bits(extent)? {
+            let word = &mut self.used[to_usize(bit) / 64];
+            if *word >> (bit % 64) & 1 == 0 {
+                return Err(Contradiction::FreedTwice { sector: self.start.0 + bit });
+            }
             *word &= !(1 << (bit % 64));
         }
         self.free += extent.sectors;
+        Ok(())
     }
 
     /// The first free sector from `bit` on, and the length of the free run there.
@@ -103,7 +132,7 @@ impl OpenRegion {
     fn scan(&self, from: u64, used: bool) -> Option<u64> {
         let mut at = from;
         while at < SPACE_SPAN {
-            let word = self.used[at as usize / 64];
+            let word = self.used[to_usize(at) / 64];
             let wanted = if used { word } else { !word } >> (at % 64);
             if wanted != 0 {
                 return Some(at + u64::from(wanted.trailing_zeros()));
@@ -127,7 +156,7 @@ impl OpenRegion {
             if usable > 0 {
                 let sectors = usable.min(max) * unit;
                 let extent = Extent { start: Sector(self.start.0 + aligned), sectors };
-                self.mark(extent);
+                self.mark(extent).expect("the run was found free");
                 self.cursor = aligned + sectors;
                 return Some(extent);
             }

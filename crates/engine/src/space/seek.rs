@@ -7,8 +7,8 @@ use crate::error::CheckpointError;
 use crate::format::{PageId, PageKind, SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry, SpaceRoot};
 use crate::map::{Got, Pages, Waiter, space_entry_of};
 use crate::pool::Device;
-use crate::space::{Layout, OpenRegion};
-use crate::units::{Epoch, Extent, Region};
+use crate::space::{Contradiction, Layout, OpenRegion};
+use crate::units::{Epoch, Extent, Region, to_usize};
 
 /// Who asks for space. Data and the two copies of map pages are kept apart, so that each is
 /// sequential and no damaged track takes both copies.
@@ -46,6 +46,8 @@ pub struct Space {
     seek: [u64; 3],
     /// No region is worth choosing by its free share until the next checkpoint.
     dense: bool,
+    /// Regions in a row that were opened and had no run of the wanted length.
+    fruitless: u64,
     /// A run of this length was looked for everywhere and not found.
     full_for: u64,
 }
@@ -64,6 +66,7 @@ impl Space {
             free: 0,
             seek: [0; 3],
             dense: false,
+            fruitless: 0,
             full_for: u64::MAX,
         };
         space.free = space.recorded_free();
@@ -98,8 +101,12 @@ impl Space {
     }
 
     /// Records that an extent is in use, without looking for it: replay.
-    pub fn claim(&mut self, extent: Extent) {
+    pub fn claim(&mut self, extent: Extent) -> Result<(), Contradiction> {
+        if self.free < extent.sectors {
+            return Err(Contradiction::Free);
+        }
         self.note_taken(Stream::Data, extent);
+        Ok(())
     }
 
     /// Pages are taken by the running checkpoint, which has to record them itself; data belongs
@@ -127,7 +134,7 @@ impl Space {
     pub fn reuse_at_once(&mut self, extent: Extent) {
         let region = self.layout.region_of(extent.start);
         if let Some(open) = self.open[0].as_mut().filter(|open| open.region == region) {
-            open.release(extent);
+            open.release(extent).expect("it was in use");
             open.rewind_to(extent.start);
         }
     }
@@ -140,7 +147,12 @@ impl Space {
     }
 
     /// A checkpoint counts: its frees may be reused, its roots are the truth.
-    pub fn commit(&mut self, roots: Vec<SpaceRoot>, freed: &[Extent], grown: bool) {
+    pub fn commit(
+        &mut self,
+        roots: Vec<SpaceRoot>,
+        freed: &[Extent],
+        grown: bool,
+    ) -> Result<(), Contradiction> {
         self.roots = roots;
         self.frozen.clear();
         self.taken_in.clear();
@@ -152,7 +164,7 @@ impl Space {
         for extent in freed {
             let region = self.layout.region_of(extent.start);
             for open in self.open.iter_mut().flatten().filter(|open| open.region == region) {
-                open.release(*extent);
+                open.release(*extent)?;
                 open.rewind();
             }
         }
@@ -160,10 +172,14 @@ impl Space {
         self.free += given;
         self.dense = false;
         self.full_for = u64::MAX;
+        self.fruitless = 0;
         let taken: u64 = self.taken.iter().map(|extent| extent.sectors).sum();
-        let counted = self.recorded_free() - taken;
-        assert!(self.free == counted || grown, "free space is counted exactly");
+        let counted = self.recorded_free().checked_sub(taken).ok_or(Contradiction::Free)?;
+        if self.free != counted && !grown {
+            return Err(Contradiction::Free);
+        }
         self.free = counted;
+        Ok(())
     }
 
     /// The pool grew. The open regions may be of the old end, so they are read anew.
@@ -171,6 +187,7 @@ impl Space {
         self.layout.sectors = sectors;
         self.open = [None, None, None];
         self.full_for = u64::MAX;
+        self.fruitless = 0;
         self.dense = false;
     }
 
@@ -189,13 +206,18 @@ impl Space {
                 && let Some(extent) = open.take(unit, max, align)
             {
                 self.note_taken(stream, extent);
+                self.fruitless = 0;
                 return Ok(Alloc::Run(extent));
+            }
+            // Enough sectors may be free in every region, and nowhere enough of them in a row.
+            if self.fruitless > self.layout.regions() {
+                self.full_for = self.full_for.min(unit);
             }
             if unit >= self.full_for {
                 return Ok(self.alloc_anywhere(stream, unit, max, align));
             }
             match self.next_region(stream, unit, pages, device)? {
-                Some(true) => {}
+                Some(true) => self.fruitless += 1,
                 Some(false) => {
                     self.full_for = unit;
                 }
@@ -207,7 +229,9 @@ impl Space {
     /// Nearly full: whatever region is open will do, from its start.
     fn alloc_anywhere(&mut self, stream: Stream, unit: u64, max: u64, align: u64) -> Alloc {
         for at in 0..self.open.len() {
-            let Some(open) = &mut self.open[at] else { continue };
+            let Some(open) = &mut self.open[at] else {
+                continue;
+            };
             open.rewind();
             if let Some(extent) = open.take(unit, max, align) {
                 self.note_taken(stream, extent);
@@ -272,7 +296,7 @@ impl Space {
     ) -> Result<Option<(Option<SpaceEntry>, u64)>, CheckpointError> {
         let fan = SPACE_FAN_OUT as u64;
         let (l1, l2) = (region / fan, region / (fan * fan));
-        let root = self.roots[l2 as usize];
+        let root = self.roots[to_usize(l2)];
         if root.epoch != Epoch(0) && root.free == 0 {
             return Ok(Some((None, fan * fan - region % (fan * fan))));
         }
@@ -299,7 +323,7 @@ impl Space {
             return Ok(Some(SpaceEntry::default()));
         }
         match self.page(level, index, entry, pages, device) {
-            Got::Page(page) => Ok(Some(space_entry_of(&page, child as usize))),
+            Got::Page(page) => Ok(Some(space_entry_of(&page, to_usize(child)))),
             Got::Wait => Ok(None),
             Got::Bad(problem) => Err(CheckpointError::PageDamaged { what: "space map", problem }),
         }
@@ -338,7 +362,7 @@ impl Space {
         };
         for extent in self.frozen.iter().chain(&self.taken) {
             if self.layout.region_of(extent.start) == region {
-                open.mark(*extent);
+                open.mark(*extent)?;
             }
         }
         Ok(Some(open))

@@ -24,9 +24,7 @@ pub fn change(rng: &mut Rng, bytes: &mut [u8], image: &Image) -> String {
         2 => {
             let other = &image.structures[rng.index(image.structures.len())];
             let from = image.disk.bytes(other);
-            let len = (1 + rng.index(64))
-                .min(left)
-                .min(from.len().saturating_sub(at));
+            let len = (1 + rng.index(64)).min(left).min(from.len().saturating_sub(at));
             bytes[at..at + len].copy_from_slice(&from[at.min(from.len() - len)..][..len]);
             format!("{len} bytes at {at} as in {other:?}")
         }
@@ -51,11 +49,7 @@ fn offset(rng: &mut Rng, bytes: &[u8]) -> usize {
     let at = at.max(8);
     // Zeros are mostly room that is not used.
     let further = bytes[at..].iter().position(|byte| *byte != 0);
-    if rng.chance() {
-        at
-    } else {
-        at + further.unwrap_or(0)
-    }
+    if rng.chance() { at } else { at + further.unwrap_or(0) }
 }
 
 /// Values at which arithmetic goes wrong, and neighbours of what was there.
@@ -85,19 +79,12 @@ pub enum Sums {
 /// Changes one to three structures of a pool, and says how.
 pub fn change_pool(rng: &mut Rng, image: &Image, disk: &mut MemDisk, sums: Sums) -> String {
     let mut text = image.name.clone();
-    let count = if rng.below(4) > 0 {
-        1
-    } else {
-        2 + rng.below(2)
-    };
+    let count = if rng.below(4) > 0 { 1 } else { 2 + rng.below(2) };
     for _ in 0..count {
         // A kind first: pages are many, superblocks few.
         let kind = [Kind::Superblock, Kind::Slot, Kind::Page][rng.index(3)];
-        let known: Vec<&Structure> = image
-            .structures
-            .iter()
-            .filter(|structure| structure.kind == kind)
-            .collect();
+        let known: Vec<&Structure> =
+            image.structures.iter().filter(|structure| structure.kind == kind).collect();
         if known.is_empty() {
             continue;
         }

@@ -31,23 +31,14 @@ pub struct MemDisk {
 
 impl Clone for MemDisk {
     fn clone(&self) -> MemDisk {
-        MemDisk {
-            pages: self.pages.clone(),
-            ..MemDisk::blank(self.sector)
-        }
+        MemDisk { pages: self.pages.clone(), ..MemDisk::blank(self.sector) }
     }
 }
 
 impl MemDisk {
     pub fn blank(sector: SectorSize) -> MemDisk {
         let (pages, done, looked_at) = (HashMap::new(), VecDeque::new(), HashSet::new());
-        MemDisk {
-            sector,
-            pages,
-            done,
-            ios: 0,
-            looked_at,
-        }
+        MemDisk { sector, pages, done, ios: 0, looked_at }
     }
 
     fn read(&self, at: usize, into: &mut [u8]) {
@@ -63,10 +54,7 @@ impl MemDisk {
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         for (i, part) in bytes.chunks_exact(512).enumerate() {
             let byte_at = at + i * 512;
-            let page = self
-                .pages
-                .entry(byte_at / PAGE)
-                .or_insert_with(|| Arc::new([0; PAGE]));
+            let page = self.pages.entry(byte_at / PAGE).or_insert_with(|| Arc::new([0; PAGE]));
             Arc::make_mut(page)[byte_at % PAGE..][..512].copy_from_slice(part);
         }
     }
@@ -113,19 +101,13 @@ impl MemDisk {
         );
         let len = ByteLen(len as u64);
         if at.end(len).is_none_or(|end| end.0 > LEN as u64) {
-            return Err(DiskError {
-                operation,
-                at,
-                len,
-                kind: DiskErrorKind::OutOfRange,
-            });
+            return Err(DiskError { operation, at, len, kind: DiskErrorKind::OutOfRange });
         }
         let at = usize::try_from(at.0).expect("it lies within the image");
         match io {
             Io::Read { mut buf, .. } => {
                 self.read(at, &mut buf);
-                self.looked_at
-                    .extend(at / PAGE..(at + buf.len()).div_ceil(PAGE));
+                self.looked_at.extend(at / PAGE..(at + buf.len()).div_ceil(PAGE));
                 Ok(Done::Read(buf))
             }
             Io::Write { data, .. } => {
@@ -140,12 +122,7 @@ impl MemDisk {
 impl Disk for MemDisk {
     fn geometry(&self) -> Geometry {
         let size = ByteLen(LEN as u64);
-        Geometry {
-            size,
-            sector: self.sector,
-            physical_sector: self.sector,
-            mode: IoMode::Direct,
-        }
+        Geometry { size, sector: self.sector, physical_sector: self.sector, mode: IoMode::Direct }
     }
 
     fn submit(&mut self, id: IoId, io: Io) {

@@ -51,11 +51,7 @@ pub fn images() -> Vec<Image> {
                 assert!(some || ending != "lost", "a lost pool without {kind:?}");
             }
             let name = format!("{ending} pool of {} B sectors", sector.bytes());
-            images.push(Image {
-                name,
-                disk,
-                structures,
-            });
+            images.push(Image { name, disk, structures });
         }
     }
     images
@@ -66,11 +62,7 @@ fn made(sector: SectorSize, ending: &str) -> MemDisk {
     // The tag of the pool is 0, which is the one that `decode_any` takes slots of.
     let uuid = [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
     let journal = Some(ByteLen(256 << 10));
-    let options = CreateOptions {
-        uuid,
-        journal,
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions { uuid, journal, ..CreateOptions::default() };
     engine::create(&mut disk, &options).expect("a pool fits");
     if ending == "new" {
         return disk;
@@ -92,22 +84,11 @@ fn made(sector: SectorSize, ending: &str) -> MemDisk {
     owner.write(a, 4096, 300 << 10);
     owner.discard(b, 1024, 150 << 10);
     let position = owner.next();
-    owner.run(Op::SetState {
-        volume: c,
-        position,
-        state: vec![5; 100],
-    });
+    owner.run(Op::SetState { volume: c, position, state: vec![5; 100] });
     let position = owner.next();
-    owner.run(Op::Grow {
-        volume: c,
-        position,
-        size: ByteLen(2 << 20),
-    });
+    owner.run(Op::Grow { volume: c, position, size: ByteLen(2 << 20) });
     let position = owner.next();
-    owner.run(Op::Mark {
-        volume: b,
-        position,
-    });
+    owner.run(Op::Mark { volume: b, position });
     owner.run(Op::Delete { volume: b });
     owner.run(Op::Flush);
     owner.create("d", 1 << 20, 4096);
@@ -135,12 +116,7 @@ impl Owner {
 
     fn create(&mut self, name: &str, size: u64, block: u64) -> VolumeId {
         let block_size = BlockSize::new(block).expect("a legal block");
-        let spec = VolumeSpec {
-            name: name.into(),
-            size: ByteLen(size),
-            block_size,
-            uid: [7; 16],
-        };
+        let spec = VolumeSpec { name: name.into(), size: ByteLen(size), block_size, uid: [7; 16] };
         match self.run(Op::Create { spec }) {
             Reply::Created(volume) => volume,
             other => panic!("a volume was created as {other:?}"),
@@ -150,22 +126,11 @@ impl Owner {
     fn write(&mut self, volume: VolumeId, at: u64, len: usize) {
         let (position, offset) = (self.next(), ByteOffset(at));
         let data = Data::copy_of(&vec![(at >> 12).to_le_bytes()[0] | 1; len]);
-        self.run(Op::Write {
-            volume,
-            position,
-            offset,
-            data,
-        });
+        self.run(Op::Write { volume, position, offset, data });
     }
 
     fn discard(&mut self, volume: VolumeId, at: u64, len: u64) {
         let (position, offset, len) = (self.next(), ByteOffset(at), ByteLen(len));
-        self.run(Op::Zero {
-            volume,
-            position,
-            offset,
-            len,
-            how: Zeroing::Discard,
-        });
+        self.run(Op::Zero { volume, position, offset, len, how: Zeroing::Discard });
     }
 }

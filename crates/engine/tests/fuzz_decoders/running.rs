@@ -73,17 +73,11 @@ struct Found {
 pub fn fuzz(what: &str, mut one: impl FnMut(&mut Rng)) {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;
-        Some(
-            text.parse::<u64>()
-                .unwrap_or_else(|_| panic!("{name}={text} is no number")),
-        )
+        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name}={text} is no number")))
     };
     let time = Duration::from_secs(number("POLLUX_FUZZ_SECONDS").unwrap_or(2));
     let first = number("POLLUX_FUZZ_SEED").unwrap_or_else(fresh_seed);
-    println!(
-        "{what}: from POLLUX_FUZZ_SEED={first} on, for {} seconds",
-        time.as_secs()
-    );
+    println!("{what}: from POLLUX_FUZZ_SEED={first} on, for {} seconds", time.as_secs());
     collect_panics();
     let watch = Watch::over(what.to_owned());
     let mut panics: BTreeMap<String, Found> = BTreeMap::new();
@@ -113,22 +107,13 @@ pub fn fuzz(what: &str, mut one: impl FnMut(&mut Rng)) {
     assert!(inputs > 0, "{what}: nothing ran");
     let mut list = String::new();
     for (panic, Found { times, seed, input }) in &panics {
-        let _ = writeln!(
-            list,
-            "{times} x {panic}\n    POLLUX_FUZZ_SEED={seed}: {input}"
-        );
+        let _ = writeln!(list, "{times} x {panic}\n    POLLUX_FUZZ_SEED={seed}: {input}");
     }
-    assert!(
-        panics.is_empty(),
-        "{what}: {} panics in {inputs} inputs:\n{list}",
-        panics.len()
-    );
+    assert!(panics.is_empty(), "{what}: {} panics in {inputs} inputs:\n{list}", panics.len());
 }
 
 fn fresh_seed() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("it is later than 1970");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
     now.as_secs() % 1_000_000 * 1_000_000_000 + u64::from(now.subsec_nanos())
 }
 
@@ -141,14 +126,10 @@ fn collect_panics() {
             if TOLD.with_borrow(|told| told.input.is_none()) {
                 return usual(panic);
             }
-            let place = panic
-                .location()
-                .map_or_else(String::new, ToString::to_string);
+            let place = panic.location().map_or_else(String::new, ToString::to_string);
             let text = panic.payload_as_str().unwrap_or_default();
             // Numbers differ from input to input; the place tells panics apart.
-            let words = text
-                .split_whitespace()
-                .filter(|word| !word.contains(char::is_numeric));
+            let words = text.split_whitespace().filter(|word| !word.contains(char::is_numeric));
             let words: Vec<&str> = words.collect();
             TOLD.with_borrow_mut(|told| told.panic = format!("{place}: {}", words.join(" ")));
         }));
@@ -193,12 +174,8 @@ impl Watch {
     fn begin(&self, seed: u64) {
         self.seed.store(seed, Ordering::Relaxed);
         let text = format!("{seed:020}\n");
-        self.kept
-            .write_all_at(text.as_bytes(), 0)
-            .expect("a seed fits every disk");
-        self.beat
-            .send(())
-            .expect("the watch lives as long as its sender");
+        self.kept.write_all_at(text.as_bytes(), 0).expect("a seed fits every disk");
+        self.beat.send(()).expect("the watch lives as long as its sender");
     }
 }
 

@@ -19,23 +19,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 }
 
 fn demo_writer(orders: DemoWriter) -> Result<ExitCode> {
-    let DemoWriter {
-        path,
-        backend,
-        direct,
-        seed,
-        term,
-        depth,
-    } = orders;
+    let DemoWriter { path, backend, direct, seed, term, depth } = orders;
     let (backend, direct) = (backend.into(), direct.into());
-    let orders = Orders {
-        path,
-        backend,
-        direct,
-        seed,
-        term,
-        depth,
-    };
+    let orders = Orders { path, backend, direct, seed, term, depth };
     proof::write_until_killed(&orders, io::stdout().lock())?;
     Ok(ExitCode::FAILURE)
 }

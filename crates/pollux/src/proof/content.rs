@@ -28,12 +28,7 @@ pub(super) fn fill(bytes: &mut [u8], place: Place, stamp: Stamp) {
     let Stamp::Written(position) = stamp else {
         return bytes.fill(0);
     };
-    let header = [
-        place.volume.0,
-        place.sector,
-        position.term.0,
-        position.seq.0,
-    ];
+    let header = [place.volume.0, place.sector, position.term.0, position.seq.0];
     let seed = header.iter().fold(0, |seed, word| mixed(seed ^ word));
     let body = (0..).map(|n| mixed(seed.wrapping_add(n)));
     let words = header.into_iter().chain(body).take(WORDS);
@@ -65,10 +60,7 @@ impl Found {
             u64::from_le_bytes(eight.try_into().expect("chunks of eight have eight bytes"))
         });
         let mut next = || words.next().unwrap_or_default();
-        let place = Place {
-            volume: VolumeId(next()),
-            sector: next(),
-        };
+        let place = Place { volume: VolumeId(next()), sector: next() };
         let stamp = Stamp::Written(Position::new(next(), next()));
         let mut whole = [0; SECTOR];
         fill(&mut whole, place, stamp);
@@ -93,11 +85,7 @@ impl fmt::Display for Found {
         match self {
             Found::Stamp(_, Stamp::Zeros) => write!(f, "zeros"),
             Found::Stamp(place, stamp) => {
-                write!(
-                    f,
-                    "{stamp} of sector {} of volume {}",
-                    place.sector, place.volume
-                )
+                write!(f, "{stamp} of sector {} of volume {}", place.sector, place.volume)
             }
             Found::Rubbish => write!(f, "bytes that nobody wrote"),
         }
@@ -108,10 +96,7 @@ impl fmt::Display for Found {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place {
-        volume: VolumeId(3),
-        sector: 9,
-    };
+    const PLACE: Place = Place { volume: VolumeId(3), sector: 9 };
 
     /// Protects from a judge that is blind: a sector of another place, of another write, or with
     /// one bad bit must not pass for the right one.

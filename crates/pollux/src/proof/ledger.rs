@@ -65,22 +65,10 @@ impl Ledger {
             let sectors = usize::try_from(volume.size.0).expect("a small volume") / SECTOR;
             let settled = vec![Stamp::Zeros; sectors];
             let (at, floor) = (volume.held, volume.held);
-            (
-                volume.id,
-                Book {
-                    settled,
-                    at,
-                    issued: Vec::new(),
-                    floor,
-                },
-            )
+            (volume.id, Book { settled, at, issued: Vec::new(), floor })
         };
         let books = volumes.iter().map(book).collect();
-        Ledger {
-            promise,
-            books,
-            flushes: BTreeMap::new(),
-        }
+        Ledger { promise, books, flushes: BTreeMap::new() }
     }
 
     /// Takes note of what happened.
@@ -91,20 +79,13 @@ impl Ledger {
                 Event::Acked { volume, position } => {
                     let held = self.promise == Promise::Held;
                     let book = self.book(volume)?;
-                    ensure!(
-                        position <= book.last(),
-                        "{position} was answered but never asked"
-                    );
+                    ensure!(position <= book.last(), "{position} was answered but never asked");
                     if held {
                         book.raise(position);
                     }
                 }
                 Event::FlushIssued { number } => {
-                    let covered = self
-                        .books
-                        .iter()
-                        .map(|(id, book)| (*id, book.last()))
-                        .collect();
+                    let covered = self.books.iter().map(|(id, book)| (*id, book.last())).collect();
                     self.flushes.insert(number, covered);
                 }
                 Event::Flushed { number } => {
@@ -119,9 +100,7 @@ impl Ledger {
     }
 
     fn book(&mut self, volume: VolumeId) -> Result<&mut Book> {
-        self.books
-            .get_mut(&volume)
-            .with_context(|| format!("volume {volume} is not in the ledger"))
+        self.books.get_mut(&volume).with_context(|| format!("volume {volume} is not in the ledger"))
     }
 
     /// Reads every sector of every volume. What is found is settled: later it must be the same.
@@ -131,9 +110,7 @@ impl Ledger {
         for (id, book) in &mut self.books {
             let volume = volumes.iter().find(|volume| volume.id == *id);
             let volume = volume.with_context(|| format!("LOST: volume {id} is not there"))?;
-            verified += book
-                .verify(pool, volume)
-                .with_context(|| format!("volume {id}"))?;
+            verified += book.verify(pool, volume).with_context(|| format!("volume {id}"))?;
         }
         self.flushes.clear();
         Ok(verified)
@@ -163,10 +140,7 @@ impl Book {
 
     fn verify<D: Wait>(&mut self, pool: &mut Pool<D>, volume: &VolumeInfo) -> Result<Verified> {
         self.judge_position(volume.held)?;
-        let mut verified = Verified {
-            sectors: self.settled.len() as u64,
-            ..Verified::default()
-        };
+        let mut verified = Verified { sectors: self.settled.len() as u64, ..Verified::default() };
         for step in std::mem::take(&mut self.issued) {
             match step.position {
                 position if position <= self.floor => verified.promised += 1,
@@ -184,16 +158,10 @@ impl Book {
 
     fn judge_position(&self, held: Position) -> Result<()> {
         let (floor, last) = (self.floor, self.last());
-        ensure!(
-            held >= floor,
-            "LOST: it stands at {held}, {floor} was promised"
-        );
+        ensure!(held >= floor, "LOST: it stands at {held}, {floor} was promised");
         let issued = self.issued.iter().map(|step| step.position);
         let known = issued.chain([self.at]).any(|position| position == held);
-        ensure!(
-            known,
-            "it stands at {held}, which nobody asked for: the last was {last}"
-        );
+        ensure!(known, "it stands at {held}, which nobody asked for: the last was {last}");
         Ok(())
     }
 
@@ -208,11 +176,7 @@ impl Book {
         for stamps in self.settled.chunks(READ) {
             let offset = ByteOffset(sector * SECTOR as u64);
             let len = ByteLen((stamps.len() * SECTOR) as u64);
-            let found = match pool.run(Op::Read {
-                volume,
-                offset,
-                len,
-            }) {
+            let found = match pool.run(Op::Read { volume, offset, len }) {
                 Ok(Reply::Read(found)) => found,
                 Ok(other) => bail!("a read was answered by {other:?}"),
                 Err(error) => bail!("LOST: {offset} cannot be read: {error}"),

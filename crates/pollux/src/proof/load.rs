@@ -9,13 +9,8 @@ use super::script::Script;
 use super::step::Event;
 
 enum UnderWay {
-    Step {
-        volume: VolumeId,
-        position: Position,
-    },
-    Flush {
-        number: u64,
-    },
+    Step { volume: VolumeId, position: Position },
+    Flush { number: u64 },
 }
 
 /// The owner alternates [`Load::plan`] and [`Load::carry_out`], and may tell the world of what is
@@ -30,13 +25,7 @@ pub struct Load<D: Wait> {
 
 impl<D: Wait> Load<D> {
     pub fn new(pool: Pool<D>, script: Script, depth: usize) -> Load<D> {
-        Load {
-            pool,
-            script,
-            depth,
-            under_way: HashMap::new(),
-            next: 1,
-        }
+        Load { pool, script, depth, under_way: HashMap::new(), next: 1 }
     }
 
     /// Decides on as many operations as there is room for. Nothing is submitted yet.
@@ -44,9 +33,7 @@ impl<D: Wait> Load<D> {
         let mut planned = Vec::new();
         while self.under_way.len() + planned.len() < self.depth {
             planned.push(match self.script.wants_flush() {
-                true => Event::FlushIssued {
-                    number: self.next + planned.len() as u64,
-                },
+                true => Event::FlushIssued { number: self.next + planned.len() as u64 },
                 false => Event::Issued(self.script.next_step()),
             });
         }

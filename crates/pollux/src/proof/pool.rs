@@ -11,10 +11,7 @@ const JOURNAL: ByteLen = ByteLen(256 << 10);
 
 /// For a pool on a real disk: a checkpoint after some eighty steps, so that crashes meet them.
 pub fn limits() -> Limits {
-    Limits {
-        overlay_entries: 256,
-        ..Limits::default()
-    }
+    Limits { overlay_entries: 256, ..Limits::default() }
 }
 
 /// Makes a pool with its volumes, all durable, and opens it.
@@ -25,22 +22,13 @@ pub fn format<D: Wait>(
     limits: Limits,
 ) -> Result<Pool<D>> {
     let journal = Some(JOURNAL);
-    let options = CreateOptions {
-        uuid,
-        journal,
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions { uuid, journal, ..CreateOptions::default() };
     engine::create(&mut disk, &options).context("the pool could not be made")?;
     let mut pool = open(disk, limits)?;
     for (name, block_size) in VOLUMES {
         let block_size =
             BlockSize::new(block_size).context("a block size of the proof is wrong")?;
-        let spec = VolumeSpec {
-            name: name.into(),
-            size: volume_size,
-            block_size,
-            uid: uuid,
-        };
+        let spec = VolumeSpec { name: name.into(), size: volume_size, block_size, uid: uuid };
         match pool.run(Op::Create { spec })? {
             Reply::Created(_) => {}
             other => bail!("creating a volume was answered by {other:?}"),

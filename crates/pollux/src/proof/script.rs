@@ -33,11 +33,7 @@ impl Script {
             seq: volume.held.seq,
         };
         assert!(!volumes.is_empty(), "a script needs a volume to write to");
-        Script {
-            rng: Rng::new(seed),
-            term,
-            volumes: volumes.iter().map(stretch).collect(),
-        }
+        Script { rng: Rng::new(seed), term, volumes: volumes.iter().map(stretch).collect() }
     }
 
     pub fn next_step(&mut self) -> Step {
@@ -50,17 +46,8 @@ impl Script {
         let (first, sectors) = self.run_within(self.volumes[index].sectors);
         let stretch = &mut self.volumes[index];
         stretch.seq.0 += 1;
-        let position = Position {
-            term: self.term,
-            seq: stretch.seq,
-        };
-        Step {
-            kind,
-            volume: stretch.volume,
-            position,
-            first,
-            sectors,
-        }
+        let position = Position { term: self.term, seq: stretch.seq };
+        Step { kind, volume: stretch.volume, position, first, sectors }
     }
 
     /// Half of the runs are whole granules, a few are large, the rest begin and end anywhere.

@@ -28,16 +28,9 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Issued(Step),
-    Acked {
-        volume: VolumeId,
-        position: Position,
-    },
-    FlushIssued {
-        number: u64,
-    },
-    Flushed {
-        number: u64,
-    },
+    Acked { volume: VolumeId, position: Position },
+    FlushIssued { number: u64 },
+    Flushed { number: u64 },
 }
 
 impl Step {
@@ -54,9 +47,7 @@ impl Step {
 
     /// The operation that carries the step out.
     pub fn op(&self) -> Op {
-        let Step {
-            volume, position, ..
-        } = *self;
+        let Step { volume, position, .. } = *self;
         let offset = ByteOffset(self.first * SECTOR as u64);
         let len = self.sectors as usize * SECTOR;
         let how = match self.kind {
@@ -65,22 +56,11 @@ impl Step {
                 for (sector, bytes) in (self.first..).zip(buf.chunks_exact_mut(SECTOR)) {
                     fill(bytes, Place { volume, sector }, self.stamp());
                 }
-                return Op::Write {
-                    volume,
-                    position,
-                    offset,
-                    data: buf.into_data(),
-                };
+                return Op::Write { volume, position, offset, data: buf.into_data() };
             }
             StepKind::Zeroes => Zeroing::Zeroes,
             StepKind::Discard => Zeroing::Discard,
         };
-        Op::Zero {
-            volume,
-            position,
-            offset,
-            len: ByteLen(len as u64),
-            how,
-        }
+        Op::Zero { volume, position, offset, len: ByteLen(len as u64), how }
     }
 }

@@ -48,17 +48,10 @@ impl Victim {
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("{} could not be started", program.display()))?;
-        let stdout = child
-            .stdout
-            .take()
-            .context("the writer's voice was asked for")?;
+        let stdout = child.stdout.take().context("the writer's voice was asked for")?;
         let (first, answered) = mpsc::channel();
         let listener = Some(std::thread::spawn(move || listen(stdout, &first)));
-        Ok(Victim {
-            child,
-            listener,
-            answered,
-        })
+        Ok(Victim { child, listener, answered })
     }
 
     /// Waits until the writer got its first answer and then for a while, kills it, and returns all
@@ -70,14 +63,9 @@ impl Victim {
         }
         std::thread::sleep(while_);
         let end = self.end()?;
-        ensure!(
-            end.signal() == Some(SIGKILL),
-            "the writer ended before it was killed: {end}"
-        );
+        ensure!(end.signal() == Some(SIGKILL), "the writer ended before it was killed: {end}");
         let listener = self.listener.take().context("it is listened to once")?;
-        listener
-            .join()
-            .map_err(|_| anyhow!("the listener panicked"))?
+        listener.join().map_err(|_| anyhow!("the listener panicked"))?
     }
 
     fn end(&mut self) -> Result<std::process::ExitStatus> {

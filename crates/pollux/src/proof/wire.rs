@@ -35,13 +35,7 @@ pub(super) fn hear(from: &mut impl Read) -> io::Result<Option<Event>> {
 fn encode(event: &Event) -> [u8; RECORD] {
     let at = |volume: VolumeId, at: Position| [volume.0, at.term.0, at.seq.0];
     let (tag, [volume, term, seq], first, sectors) = match *event {
-        Event::Issued(Step {
-            kind,
-            volume,
-            position,
-            first,
-            sectors,
-        }) => {
+        Event::Issued(Step { kind, volume, position, first, sectors }) => {
             let tag = match kind {
                 StepKind::Write => b'W',
                 StepKind::Zeroes => b'Z',
@@ -56,10 +50,7 @@ fn encode(event: &Event) -> [u8; RECORD] {
     let mut bytes = [0; RECORD];
     bytes[0] = tag;
     bytes[4..8].copy_from_slice(&sectors.to_le_bytes());
-    for (eight, number) in bytes[8..]
-        .chunks_exact_mut(8)
-        .zip([volume, term, seq, first])
-    {
+    for (eight, number) in bytes[8..].chunks_exact_mut(8).zip([volume, term, seq, first]) {
         eight.copy_from_slice(&number.to_le_bytes());
     }
     bytes
@@ -70,15 +61,7 @@ fn decode(bytes: &[u8; RECORD]) -> io::Result<Event> {
         |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight of forty bytes"));
     let sectors = u32::from_le_bytes(bytes[4..8].try_into().expect("four of forty bytes"));
     let (volume, position) = (VolumeId(number(8)), Position::new(number(16), number(24)));
-    let step = |kind| {
-        Event::Issued(Step {
-            kind,
-            volume,
-            position,
-            first: number(32),
-            sectors,
-        })
-    };
+    let step = |kind| Event::Issued(Step { kind, volume, position, first: number(32), sectors });
     Ok(match bytes[0] {
         b'W' => step(StepKind::Write),
         b'Z' => step(StepKind::Zeroes),
@@ -101,15 +84,7 @@ mod tests {
     #[test]
     fn what_is_told_is_what_is_heard_and_half_a_record_is_not() {
         let (volume, position) = (VolumeId(7), Position::new(3, 99));
-        let step = |kind| {
-            Event::Issued(Step {
-                kind,
-                volume,
-                position,
-                first: 5,
-                sectors: 17,
-            })
-        };
+        let step = |kind| Event::Issued(Step { kind, volume, position, first: 5, sectors: 17 });
         let told = [
             step(StepKind::Write),
             step(StepKind::Zeroes),

@@ -32,14 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Returns only when something failed. Nobody to tell, and so nobody to be killed by, is a
 /// failure too: the process does not outlive its parent.
 pub fn write_until_killed(orders: &Orders, mut to: impl Write) -> Result<()> {
-    let Orders {
-        backend, direct, ..
-    } = *orders;
-    let options = OpenOptions {
-        backend,
-        direct,
-        ..OpenOptions::default()
-    };
+    let Orders { backend, direct, .. } = *orders;
+    let options = OpenOptions { backend, direct, ..OpenOptions::default() };
     let disk = patience::open(&orders.path, &options, PATIENCE)?;
     let pool = pool::open(disk, pool::limits())?;
     let script = Script::new(&pool.volumes(), Term(orders.term), orders.seed);

@@ -17,9 +17,7 @@ fn a_pool_is_made_shown_and_checked() {
     let made = shell.json(&["disk", "create", "pool.img", "--size", "16MiB"]);
     assert_eq!(made["size"], 16 << 20);
     assert_eq!(made["clean"], true);
-    let volume = [
-        "disk", "volume", "create", "pool.img", "logs", "--size", "1GiB",
-    ];
+    let volume = ["disk", "volume", "create", "pool.img", "logs", "--size", "1GiB"];
     let volume = shell.json(&[&volume[..], &["--block-size", "8KiB"]].concat());
     assert_eq!(volume[0]["size"], 1 << 30);
     assert_eq!(volume[0]["block_size"], 8192);
@@ -39,10 +37,7 @@ fn tables_show_sizes_as_people_read_them() {
     let info = shell.succeeds(&["disk", "info", "pool.img"]);
     assert!(info.contains("16 MiB") && info.contains("closed"), "{info}");
     let volumes = shell.succeeds(&["disk", "volumes", "pool.img"]);
-    assert!(
-        volumes.contains("NAME") && volumes.contains("data"),
-        "{volumes}"
-    );
+    assert!(volumes.contains("NAME") && volumes.contains("data"), "{volumes}");
     assert!(volumes.contains("1 MiB"), "{volumes}");
     let check = shell.succeeds(&["disk", "check", "pool.img"]);
     assert!(check.contains("no problem"), "{check}");
@@ -51,29 +46,19 @@ fn tables_show_sizes_as_people_read_them() {
 #[test]
 fn volumes_grow_and_go() {
     let shell = Shell::with_pool();
-    let grown = [
-        "disk", "volume", "grow", "pool.img", "data", "--size", "2MiB",
-    ];
+    let grown = ["disk", "volume", "grow", "pool.img", "data", "--size", "2MiB"];
     assert_eq!(shell.json(&grown)[0]["size"], 2 << 20);
     let deleted = shell.json(&["disk", "volume", "delete", "pool.img", "data"]);
     assert_eq!(deleted["deleted"], "data");
-    assert_eq!(
-        shell.json(&["disk", "volumes", "pool.img"]),
-        serde_json::json!([])
-    );
-    shell.succeeds(&[
-        "disk", "volume", "create", "pool.img", "data", "--size", "1MiB",
-    ]);
+    assert_eq!(shell.json(&["disk", "volumes", "pool.img"]), serde_json::json!([]));
+    shell.succeeds(&["disk", "volume", "create", "pool.img", "data", "--size", "1MiB"]);
 }
 
 #[test]
 fn a_pool_grows_with_its_file() {
     let shell = Shell::with_pool();
     let grown = shell.json(&["disk", "grow", "pool.img", "--size", "64MiB"]);
-    assert_eq!(
-        (&grown["size_before"], &grown["size"]),
-        (&(16 << 20).into(), &(64 << 20).into())
-    );
+    assert_eq!((&grown["size_before"], &grown["size"]), (&(16 << 20).into(), &(64 << 20).into()));
     assert_eq!(shell.json(&["disk", "info", "pool.img"])["size"], 64 << 20);
     let again = shell.json(&["disk", "grow", "pool.img"]);
     assert_eq!(again["size"], 64 << 20, "growing twice is growing once");
@@ -86,10 +71,7 @@ fn force_makes_a_new_pool_of_an_existing_file() {
     let before = shell.json(&["disk", "info", "pool.img"]);
     let after = shell.json(&["disk", "create", "pool.img", "--force", "--sector", "512"]);
     assert_ne!(before["uuid"], after["uuid"]);
-    assert_eq!(
-        (&after["volumes"], &after["sector"]),
-        (&0.into(), &512.into())
-    );
+    assert_eq!((&after["volumes"], &after["sector"]), (&0.into(), &512.into()));
 }
 
 #[test]
@@ -110,10 +92,7 @@ fn a_pool_that_was_not_closed_is_shown_as_such_and_not_changed() {
         assert_eq!(info["clean"], false);
         assert!(info["journal_slots"].as_u64() > Some(0), "{info}");
         let volumes = shell.json(&["disk", "volumes", "pool.img"]);
-        assert!(
-            volumes[0]["seq"].as_u64() > Some(0),
-            "the journal counts: {volumes}"
-        );
+        assert!(volumes[0]["seq"].as_u64() > Some(0), "the journal counts: {volumes}");
         shell.succeeds(&["disk", "check", "pool.img", "--data"]);
     });
 }
@@ -136,16 +115,9 @@ fn damage_is_found_where_it_is_looked_for() {
         let output = shell.run(&["disk", "check", "pool.img", "--data", "--output", "json"]);
         assert_eq!(output.status.code(), Some(1));
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(
-            report["problems"].as_array().map(Vec::len),
-            Some(1),
-            "{report}"
-        );
+        assert_eq!(report["problems"].as_array().map(Vec::len), Some(1), "{report}");
         let error = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            error.starts_with("error: pool.img: the check found 1 problem"),
-            "{error}"
-        );
+        assert!(error.starts_with("error: pool.img: the check found 1 problem"), "{error}");
     });
 }
 

@@ -16,50 +16,28 @@ const ON_A_POOL: [&[&str]; 7] = [
     &["disk", "volumes", "pool.img"],
     &["disk", "check", "pool.img"],
     &["disk", "grow", "pool.img", "--size", "64MiB"],
-    &[
-        "disk", "volume", "create", "pool.img", "more", "--size", "1MiB",
-    ],
+    &["disk", "volume", "create", "pool.img", "more", "--size", "1MiB"],
     &["disk", "volume", "delete", "pool.img", "data"],
-    &[
-        "disk", "volume", "grow", "pool.img", "data", "--size", "2MiB",
-    ],
+    &["disk", "volume", "grow", "pool.img", "data", "--size", "2MiB"],
 ];
 
 #[test]
 fn volumes_of_an_impossible_size_or_name() {
     let shell = Shell::with_pool();
     for size in ["1000", "0", "4097", "129T"] {
-        shell.refuses(
-            &volume("create", "new", &["--size", size]),
-            &["the size must be"],
-        );
-        shell.refuses(
-            &volume("grow", "data", &["--size", size]),
-            &["the size must be"],
-        );
+        shell.refuses(&volume("create", "new", &["--size", size]), &["the size must be"]);
+        shell.refuses(&volume("grow", "data", &["--size", size]), &["the size must be"]);
     }
-    shell.refuses(
-        &volume("create", "new", &["--size", "1000"]),
-        &["1000 B", "4096 bytes"],
-    );
+    shell.refuses(&volume("create", "new", &["--size", "1000"]), &["1000 B", "4096 bytes"]);
     let fine = ["--size", "1000", "--block-size", "512"];
-    shell.refuses(
-        &volume("create", "new", &fine),
-        &["a multiple of 512 bytes"],
-    );
+    shell.refuses(&volume("create", "new", &fine), &["a multiple of 512 bytes"]);
     for block_size in ["0", "256", "1000", "256KiB"] {
         let bad = ["--size", "1MiB", "--block-size", block_size];
-        shell.refuses(
-            &volume("create", "new", &bad),
-            &["block size", "a power of two"],
-        );
+        shell.refuses(&volume("create", "new", &bad), &["block size", "a power of two"]);
     }
     let long = "n".repeat(256);
     for name in ["", "a\nb", long.as_str()] {
-        shell.refuses(
-            &volume("create", name, &["--size", "1MiB"]),
-            &["cannot name a volume"],
-        );
+        shell.refuses(&volume("create", name, &["--size", "1MiB"]), &["cannot name a volume"]);
     }
 }
 
@@ -85,14 +63,8 @@ fn pools_of_an_impossible_size_leave_no_file() {
     create(&["--size", "0"], &["multiple of 4 KiB"]);
     create(&["--size", "1000000"], &["multiple of 4 KiB"]);
     create(&["--size", "1MiB"], &["pool.img", "too small", "6 MiB"]);
-    create(
-        &["--size", "16MiB", "--journal", "1KiB"],
-        &["pool.img", "a journal of 1 KiB"],
-    );
-    create(
-        &["--size", "16MiB", "--journal", "16MiB"],
-        &["pool.img", "too small"],
-    );
+    create(&["--size", "16MiB", "--journal", "1KiB"], &["pool.img", "a journal of 1 KiB"]);
+    create(&["--size", "16MiB", "--journal", "16MiB"], &["pool.img", "too small"]);
     // No file system holds that: found out only after the file was there.
     create(&["--size", "8000000T"], &["pool.img"]);
 }
@@ -103,15 +75,9 @@ fn sizes_that_are_none_are_a_matter_of_usage() {
     for size in ["ten", "1GB", "", "1.5G"] {
         shell.misunderstands(&["disk", "create", "new.img", "--size", size], "--size");
     }
-    shell.misunderstands(
-        &["disk", "create", "new.img", "--sector", "1024"],
-        "[possible values",
-    );
+    shell.misunderstands(&["disk", "create", "new.img", "--sector", "1024"], "[possible values");
     shell.misunderstands(&["disk", "info"], "PATH");
-    shell.misunderstands(
-        &["disk", "info", "pool.img", "--output", "xml"],
-        "table, json",
-    );
+    shell.misunderstands(&["disk", "info", "pool.img", "--output", "xml"], "table, json");
 }
 
 #[test]
@@ -126,10 +92,7 @@ fn creating_over_what_exists() {
     let small = [&create[..], &["--force", "--journal", "15MiB"]].concat();
     shell.refuses(&small, &["too small"]);
     fs::write(shell.path("letter"), b"dear reader").unwrap();
-    shell.refuses(
-        &["disk", "create", "letter", "--size", "16MiB"],
-        &["letter", "remove it"],
-    );
+    shell.refuses(&["disk", "create", "letter", "--size", "16MiB"], &["letter", "remove it"]);
     fs::write(shell.path("empty"), b"").unwrap();
     shell.refuses(&["disk", "create", "empty"], &["empty", "--size"]);
 }
@@ -141,11 +104,7 @@ fn an_empty_file_is_empty_again_after_a_failure() {
     for size in ["0", "1000", "1MiB"] {
         let output = shell.run(&["disk", "create", "empty", "--size", size]);
         assert_eq!(output.status.code(), Some(1));
-        assert_eq!(
-            fs::metadata(shell.path("empty")).unwrap().len(),
-            0,
-            "{size}"
-        );
+        assert_eq!(fs::metadata(shell.path("empty")).unwrap().len(), 0, "{size}");
     }
 }
 
@@ -153,16 +112,10 @@ fn an_empty_file_is_empty_again_after_a_failure() {
 fn paths_where_nothing_can_be() {
     let shell = Shell::new();
     let create = |path| ["disk", "create", path, "--size", "16MiB"];
-    shell.refuses(
-        &create("missing/pool.img"),
-        &["missing", "folder does not exist"],
-    );
+    shell.refuses(&create("missing/pool.img"), &["missing", "folder does not exist"]);
     shell.refuses(&create("."), &["is a directory"]);
     // Not even root may make files there.
-    shell.refuses(
-        &create("/sys/pool.img"),
-        &["/sys/pool.img", "no permission"],
-    );
+    shell.refuses(&create("/sys/pool.img"), &["/sys/pool.img", "no permission"]);
     shell.refuses(&create("/dev/null"), &["/dev/null is a character device"]);
     for arguments in ON_A_POOL {
         shell.refuses(arguments, &["pool.img does not exist"]);
@@ -193,10 +146,7 @@ fn pools_of_another_version() {
     let path = shell.path("pool.img");
     let mut bytes = fs::read(&path).unwrap();
     let mut changed = 0;
-    for page in bytes
-        .chunks_exact_mut(4096)
-        .filter(|page| page[8..16] == *b"POLLUXSB")
-    {
+    for page in bytes.chunks_exact_mut(4096).filter(|page| page[8..16] == *b"POLLUXSB") {
         page[16..20].copy_from_slice(&99u32.to_le_bytes());
         let sum = Checksum::of(&page[8..]).0;
         page[..8].copy_from_slice(&sum.to_le_bytes());
@@ -205,20 +155,14 @@ fn pools_of_another_version() {
     assert_eq!(changed, 4, "two epochs in two copies");
     fs::write(&path, bytes).unwrap();
     for arguments in ON_A_POOL {
-        shell.refuses(
-            arguments,
-            &["pool.img: ", "version 99", "use the release that wrote it"],
-        );
+        shell.refuses(arguments, &["pool.img: ", "version 99", "use the release that wrote it"]);
     }
 }
 
 #[test]
 fn pools_that_were_cut_short() {
     let shell = Shell::with_pool();
-    let file = fs::File::options()
-        .write(true)
-        .open(shell.path("pool.img"))
-        .unwrap();
+    let file = fs::File::options().write(true).open(shell.path("pool.img")).unwrap();
     for len in [15 << 20, 4 << 20, 1 << 20, 8192] {
         file.set_len(len).unwrap();
         for arguments in ON_A_POOL {
@@ -252,25 +196,16 @@ fn pools_that_somebody_has_open() {
 #[test]
 fn devices_that_are_not_blank() {
     let shell = Shell::new();
-    fs::File::create_new(shell.path("backing"))
-        .unwrap()
-        .set_len(16 << 20)
-        .unwrap();
+    fs::File::create_new(shell.path("backing")).unwrap().set_len(16 << 20).unwrap();
     let Some(device) = Loop::attach(&shell.path("backing")) else {
         return;
     };
     let path = device.path().to_str().unwrap();
     let create = ["disk", "create", path];
-    shell.refuses(
-        &[&create[..], &["--size", "16MiB"]].concat(),
-        &[path, "leave out --size"],
-    );
+    shell.refuses(&[&create[..], &["--size", "16MiB"]].concat(), &[path, "leave out --size"]);
     shell.succeeds(&create);
     shell.refuses(&create, &[path, "is not blank", "--force"]);
     shell.succeeds(&[&create[..], &["--force"]].concat());
-    shell.refuses(
-        &["disk", "grow", path, "--size", "32MiB"],
-        &[path, "leave out --size"],
-    );
+    shell.refuses(&["disk", "grow", path, "--size", "32MiB"], &[path, "leave out --size"]);
     assert_eq!(shell.json(&["disk", "info", path])["size"], 16 << 20);
 }

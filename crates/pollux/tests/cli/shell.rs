@@ -20,9 +20,7 @@ impl Shell {
     pub fn with_pool() -> Shell {
         let shell = Shell::new();
         shell.succeeds(&["disk", "create", "pool.img", "--size", "16MiB"]);
-        shell.succeeds(&[
-            "disk", "volume", "create", "pool.img", "data", "--size", "1MiB",
-        ]);
+        shell.succeeds(&["disk", "volume", "create", "pool.img", "data", "--size", "1MiB"]);
         shell
     }
 
@@ -61,20 +59,10 @@ impl Shell {
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
         assert!(error.starts_with("error: "), "{arguments:?}: {error}");
-        assert_eq!(
-            error.trim_end().lines().count(),
-            1,
-            "{arguments:?}: {error}"
-        );
-        assert!(
-            output.stdout.is_empty(),
-            "{arguments:?}: there is no answer"
-        );
+        assert_eq!(error.trim_end().lines().count(), 1, "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty(), "{arguments:?}: there is no answer");
         for word in words {
-            assert!(
-                error.contains(word),
-                "{arguments:?}: {word:?} is not in {error}"
-            );
+            assert!(error.contains(word), "{arguments:?}: {word:?} is not in {error}");
         }
     }
 
@@ -85,10 +73,7 @@ impl Shell {
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.starts_with("error: "), "{arguments:?}: {error}");
-        assert!(
-            error.contains(word),
-            "{arguments:?}: {word:?} is not in {error}"
-        );
+        assert!(error.contains(word), "{arguments:?}: {word:?} is not in {error}");
     }
 
     #[track_caller]
@@ -113,10 +98,7 @@ impl Shell {
             let bytes = fs::read(&path)?;
             Ok((path, (changed, bytes)))
         };
-        entries
-            .map(file)
-            .collect::<std::io::Result<_>>()
-            .expect("the files of the test")
+        entries.map(file).collect::<std::io::Result<_>>().expect("the files of the test")
     }
 
     /// Holds the pool of [`Shell::with_pool`] open in this process.

@@ -21,9 +21,7 @@ impl Loop {
             Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             Err(error) => error.to_string(),
         };
-        say(&format!(
-            "SKIPPED: no loop device (root is needed): {reason}"
-        ));
+        say(&format!("SKIPPED: no loop device (root is needed): {reason}"));
         None
     }
 
@@ -34,10 +32,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let detached = Command::new("losetup")
-            .arg("--detach")
-            .arg(&self.0)
-            .status();
+        let detached = Command::new("losetup").arg("--detach").arg(&self.0).status();
         if !detached.is_ok_and(|status| status.success()) {
             say(&format!("{} could not be detached", self.0.display()));
         }

@@ -72,9 +72,7 @@ impl Cache {
     }
 
     pub(super) fn histories(&self) -> impl Iterator<Item = (u64, &History)> {
-        self.histories
-            .iter()
-            .map(|(&page, history)| (page, history))
+        self.histories.iter().map(|(&page, history)| (page, history))
     }
 
     /// The moment now: a flush that is submitted at it covers what completed until then.
@@ -94,13 +92,7 @@ impl Cache {
 
     fn next_write(&mut self, at: u64, len: u64, content: Content) -> Arc<Write> {
         self.accepted += 1;
-        Arc::new(Write {
-            no: self.accepted,
-            at,
-            len,
-            kicked_at: self.clock,
-            content,
-        })
+        Arc::new(Write { no: self.accepted, at, len, kicked_at: self.clock, content })
     }
 
     /// Takes a write from the queue: from here on any part of it may be on the medium.
@@ -119,11 +111,7 @@ impl Cache {
     pub(super) fn accept_trim(&mut self, at: u64, len: u64, rng: &mut Rng) -> Arc<Write> {
         let salt = rng.next_u64();
         let write = self.next_write(at, len, Content::Trimmed { salt });
-        let mut pages: Vec<u64> = self
-            .histories
-            .range(write.pages())
-            .map(|(&p, _)| p)
-            .collect();
+        let mut pages: Vec<u64> = self.histories.range(write.pages()).map(|(&p, _)| p).collect();
         pages.extend(self.visible.pages_within(write.pages()).map(|(p, _)| p));
         pages.sort_unstable();
         pages.dedup();
@@ -230,12 +218,7 @@ impl Cache {
 
 impl Version {
     fn new(write: &Arc<Write>, mask: u8) -> Version {
-        Version {
-            write: Arc::clone(write),
-            mask,
-            done_at: 0,
-            stranded: false,
-        }
+        Version { write: Arc::clone(write), mask, done_at: 0, stranded: false }
     }
 }
 
@@ -253,19 +236,10 @@ impl History {
         let seen = version.mask & !beneath;
         if beneath != 0 {
             let mask = beneath;
-            self.completed.insert(
-                first,
-                Version {
-                    mask,
-                    ..version.clone()
-                },
-            );
+            self.completed.insert(first, Version { mask, ..version.clone() });
         }
         if seen != 0 {
-            self.completed.push(Version {
-                mask: seen,
-                ..version
-            });
+            self.completed.push(Version { mask: seen, ..version });
         }
         seen
     }
@@ -303,10 +277,7 @@ impl History {
             let versions: Vec<_> = self.in_flight.iter().filter(about_it).collect();
             // One more than there are: the sector may be as it was.
             if let Some(version) = versions.get(rng.index(versions.len() + 1)) {
-                chosen.push(Version {
-                    mask: version.mask & mask,
-                    ..(*version).clone()
-                });
+                chosen.push(Version { mask: version.mask & mask, ..(*version).clone() });
             }
         }
         chosen

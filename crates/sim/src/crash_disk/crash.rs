@@ -22,11 +22,7 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget {
-            every_up_to: 8,
-            combinations: 4096,
-            samples: 64,
-        }
+        Budget { every_up_to: 8, combinations: 4096, samples: 64 }
     }
 }
 
@@ -135,9 +131,9 @@ impl Outstanding {
     /// What the power cut may leave on the medium.
     pub fn images(&self, tear: SectorSize, budget: Budget, rng: &mut Rng) -> CrashImages {
         let units = self.units(tear);
-        let combinations = units.iter().try_fold(1u64, |product, unit| {
-            product.checked_mul(unit.outcomes() as u64)
-        });
+        let combinations = units
+            .iter()
+            .try_fold(1u64, |product, unit| product.checked_mul(unit.outcomes() as u64));
         let every =
             combinations.filter(|&n| units.len() <= budget.every_up_to && n <= budget.combinations);
         CrashImages {
@@ -195,10 +191,7 @@ enum Choice {
     /// A state for each sector.
     States(Vec<usize>),
     /// Whole writes, and one that is torn.
-    Writes {
-        landed: BTreeSet<u64>,
-        torn: Option<u64>,
-    },
+    Writes { landed: BTreeSet<u64>, torn: Option<u64> },
 }
 
 /// The images that a power cut may leave, one after the other.

@@ -48,12 +48,7 @@ impl Faults {
 }
 
 pub(super) fn error(operation: &'static str, at: u64, len: u64, kind: DiskErrorKind) -> DiskError {
-    DiskError {
-        operation,
-        at: ByteOffset(at),
-        len: ByteLen(len),
-        kind,
-    }
+    DiskError { operation, at: ByteOffset(at), len: ByteLen(len), kind }
 }
 
 fn range(at: u64, len: u64) -> Range<u64> {
@@ -62,7 +57,5 @@ fn range(at: u64, len: u64) -> Range<u64> {
 
 fn touches(ranges: &[Range<u64>], at: u64, len: u64) -> bool {
     let asked = range(at, len);
-    ranges
-        .iter()
-        .any(|bad| bad.start < asked.end && asked.start < bad.end)
+    ranges.iter().any(|bad| bad.start < asked.end && asked.start < bad.end)
 }

@@ -44,12 +44,7 @@ impl Image {
             "a disk of {size} has no whole number of sectors of {} bytes",
             sector.bytes()
         );
-        Image {
-            size: size.0,
-            sector,
-            physical_sector: sector,
-            chunks: Arc::default(),
-        }
+        Image { size: size.0, sector, physical_sector: sector, chunks: Arc::default() }
     }
 
     pub fn size(&self) -> ByteLen {
@@ -70,11 +65,7 @@ impl Image {
 
     pub(super) fn grow(&mut self, size: ByteLen) {
         let grown = Image::new(size, self.sector);
-        assert!(
-            grown.size >= self.size,
-            "a disk of {} cannot grow to {size}",
-            self.size()
-        );
+        assert!(grown.size >= self.size, "a disk of {} cannot grow to {size}", self.size());
         self.size = grown.size;
     }
 
@@ -93,11 +84,7 @@ impl Image {
 
     /// Rots one byte: its bits that are set in `mask` turn over.
     pub fn flip(&mut self, at: ByteOffset, mask: u8) {
-        assert!(
-            at.0 < self.size,
-            "{at} is not within a disk of {}",
-            self.size()
-        );
+        assert!(at.0 < self.size, "{at} is not within a disk of {}", self.size());
         self.page_mut(at.0 / PAGE_BYTES).bytes[within_page(at.0)] ^= mask;
     }
 
@@ -174,12 +161,8 @@ impl Image {
     fn page_mut(&mut self, no: u64) -> &mut Page {
         let (chunk, place) = chunk_of(no);
         let chunk = Arc::make_mut(&mut self.chunks).entry(chunk).or_default();
-        let page = Arc::make_mut(chunk).pages[place].get_or_insert_with(|| {
-            Arc::new(Page {
-                bytes: [0; PAGE_LEN],
-                written: 0,
-            })
-        });
+        let page = Arc::make_mut(chunk).pages[place]
+            .get_or_insert_with(|| Arc::new(Page { bytes: [0; PAGE_LEN], written: 0 }));
         Arc::make_mut(page)
     }
 
@@ -188,9 +171,7 @@ impl Image {
     pub(super) fn pages_apart_from(&self, other: &Image) -> usize {
         self.pages_within(0..u64::MAX)
             .filter(|&(no, page)| {
-                !other
-                    .page(no)
-                    .is_some_and(|same| std::ptr::eq(page, Arc::as_ptr(same)))
+                !other.page(no).is_some_and(|same| std::ptr::eq(page, Arc::as_ptr(same)))
             })
             .count()
     }
@@ -229,9 +210,7 @@ pub(super) fn slots_within(page: u64, at: u64, len: u64) -> u8 {
         let slot_at = start + slot as u64 * SLOT_BYTES;
         slot_at >= at && slot_at + SLOT_BYTES <= at + len
     };
-    (0..8)
-        .filter(covered)
-        .fold(0, |mask, slot| mask | 1 << slot)
+    (0..8).filter(covered).fold(0, |mask, slot| mask | 1 << slot)
 }
 
 /// The places of the bits that are set.

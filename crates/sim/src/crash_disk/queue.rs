@@ -28,11 +28,7 @@ impl Disk for CrashDisk {
             "a {operation} of {len} bytes at byte {at} is not made of sectors of {sector} bytes"
         );
         let submitted_at = self.cache.clock();
-        self.queue.push(Queued {
-            id,
-            io,
-            submitted_at,
-        });
+        self.queue.push(Queued { id, io, submitted_at });
     }
 
     fn kick(&mut self) {
@@ -87,10 +83,7 @@ impl CrashDisk {
             }
             Io::Write { data, .. } => Task::Write(self.cache.accept_write(at, &data)),
             Io::Trim { .. } => Task::Trim(self.cache.accept_trim(at, len, &mut self.rng)),
-            Io::Flush => Task::Flush {
-                covers: queued.submitted_at,
-                no: self.counters.flushes - 1,
-            },
+            Io::Flush => Task::Flush { covers: queued.submitted_at, no: self.counters.flushes - 1 },
         }
     }
 

@@ -68,8 +68,11 @@ impl Driver {
         let mut disk = CrashDisk::new(mix.pool, SectorSize::B512, seed)
             .with_physical_sector(mix.sector)
             .with_delivery(Delivery::Random);
-        let options =
-            CreateOptions { uuid: *b"a pool of a test", journal: mix.journal, ..Default::default() };
+        let options = CreateOptions {
+            uuid: *b"a pool of a test",
+            journal: mix.journal,
+            ..Default::default()
+        };
         engine::create(&mut disk, &options).expect("a pool can be made on a fresh disk");
         let pool = Pool::open(disk, open_options()).expect("a fresh pool opens");
         Driver::on(pool, seed, mix)
@@ -384,18 +387,10 @@ impl Driver {
 
     /// Compares all that was ever touched. Nothing may be under way.
     pub fn verify_all(&mut self) {
-        let touched = self.history.touched.clone();
         let ids: Vec<(VolumeId, u64)> = self.sizes.iter().map(|(id, (s, _))| (*id, *s)).collect();
         for (id, size) in ids {
-            let Some(sectors) = touched.get(&id) else { continue };
-            let mut next = 0;
-            for &sector in sectors {
-                if sector < next {
-                    continue;
-                }
-                let count = 512.min(size - sector);
-                next = sector + count;
-                self.read_range(id, sector, count);
+            for (first, count) in self.history.touched_ranges(id, size) {
+                self.read_range(id, first, count);
                 if self.asked.len() >= 16 && self.settle() == Outcome::Stopped {
                     return;
                 }

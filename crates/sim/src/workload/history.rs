@@ -101,7 +101,7 @@ impl History {
         {
             let touched = self.touched.entry(*volume).or_default();
             // Of a huge range the ends and some inside stand for all of it.
-            let step = (count / 256).max(1);
+            let step = if *count > 4096 { count / 16 } else { 1 };
             touched.extend((*first..first + count).step_by(usize::try_from(step).unwrap_or(1)));
             touched.insert(first + count - 1);
         }
@@ -145,15 +145,20 @@ impl History {
             _ => {}
         }
         let number = self.number(index);
-        let Some(volume) = state.volumes.get_mut(&id) else { return };
+        let Some(volume) = state.volumes.get_mut(&id) else {
+            return;
+        };
         volume.position = entry.position.expect("a change of a volume has a position");
         match &entry.change {
             Change::Write { first, count, .. } => {
                 volume.sectors.extend((*first..first + count).map(|sector| (sector, number)));
             }
             Change::Zero { first, count, .. } => {
-                let gone: Vec<u64> =
-                    volume.sectors.range(*first..first + count).map(|(sector, _)| *sector).collect();
+                let gone: Vec<u64> = volume
+                    .sectors
+                    .range(*first..first + count)
+                    .map(|(sector, _)| *sector)
+                    .collect();
                 for sector in gone {
                     volume.sectors.remove(&sector);
                 }
@@ -204,10 +209,9 @@ impl History {
     /// What an operation leaves in a sector, if it touches it.
     fn written(&self, index: usize, id: VolumeId, sector: u64) -> Option<u64> {
         match self.entries[index].change {
-            Change::Write { volume, first, count } => {
-                (volume == id && (first..first + count).contains(&sector))
-                    .then(|| self.number(index))
-            }
+            Change::Write { volume, first, count } => (volume == id
+                && (first..first + count).contains(&sector))
+            .then(|| self.number(index)),
             Change::Zero { volume, first, count } => {
                 (volume == id && (first..first + count).contains(&sector)).then_some(0)
             }
@@ -240,6 +244,20 @@ impl History {
             .filter(|index| self.written(*index, volume, sector).is_some())
             .map(|index| (self.number(index), &self.entries[index]))
             .collect()
+    }
+
+    /// Ranges of a volume that cover everything that was ever touched, for reading it back.
+    pub fn touched_ranges(&self, volume: VolumeId, size: u64) -> Vec<(u64, u64)> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for &sector in self.touched.get(&volume).into_iter().flatten().filter(|s| **s < size) {
+            match ranges.last_mut() {
+                Some((first, count)) if sector < *first + *count + 16 && *count < 512 => {
+                    *count = (sector - *first + 8).max(*count).min(size - *first);
+                }
+                _ => ranges.push((sector, 8.min(size - sector))),
+            }
+        }
+        ranges
     }
 
     /// The newest position that was given to a volume.

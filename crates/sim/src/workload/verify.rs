@@ -33,9 +33,8 @@ impl<'a> Expected<'a> {
         let mut outlines = vec![Outline::new()];
         for index in 0..history.entries.len() {
             history.apply(&mut state, index);
-            let outline = |(id, volume): (&VolumeId, &VolumeState)| {
-                (*id, (volume.position, volume.size))
-            };
+            let outline =
+                |(id, volume): (&VolumeId, &VolumeState)| (*id, (volume.position, volume.size));
             outlines.push(state.volumes.iter().map(outline).collect());
         }
         Expected { history, outlines, states: BTreeMap::new() }
@@ -95,16 +94,8 @@ fn compare_volume(
     volume: &VolumeState,
     id: VolumeId,
 ) -> Result<(), String> {
-    let Some(touched) = history.touched.get(&id) else { return Ok(()) };
-    let size = volume.size / SECTOR;
     let mut expected = [0; 512];
-    let mut next = 0;
-    for &sector in touched.iter().filter(|sector| **sector < size) {
-        if sector < next {
-            continue;
-        }
-        let count = 128.min(size - sector);
-        next = sector + count;
+    for (sector, count) in history.touched_ranges(id, volume.size / SECTOR) {
         let (offset, len) = (ByteOffset(sector * SECTOR), ByteLen(count * SECTOR));
         let bytes = match pool.run(Op::Read { volume: id, offset, len }) {
             Ok(Reply::Read(bytes)) => bytes,

@@ -2,9 +2,7 @@
 #![allow(dead_code, reason = "each test that includes this uses a part of it")]
 
 use block::{ByteLen, ByteOffset, Data, Position, SectorSize};
-use engine::{
-    BlockSize, CreateOptions, Op, Pool, Reply, RequestId, VolumeId, VolumeSpec,
-};
+use engine::{BlockSize, CreateOptions, Op, Pool, Reply, RequestId, VolumeId, VolumeSpec};
 use sim::workload::open_options;
 use sim::{CrashDisk, Image};
 
@@ -12,8 +10,7 @@ pub const WRITES: u64 = 12;
 const JOURNAL_AT: u64 = 2 << 20;
 
 pub fn fresh(size: u64, sector: SectorSize) -> Pool<CrashDisk> {
-    let mut disk =
-        CrashDisk::new(ByteLen(size), SectorSize::B512, 5).with_physical_sector(sector);
+    let mut disk = CrashDisk::new(ByteLen(size), SectorSize::B512, 5).with_physical_sector(sector);
     let options = CreateOptions { uuid: *b"a pool of a test", ..CreateOptions::default() };
     engine::create(&mut disk, &options).expect("a fresh disk");
     Pool::open(disk, open_options()).expect("a fresh pool")
@@ -121,7 +118,9 @@ pub fn superblock_copies(epoch: u64) -> [ByteOffset; 2] {
 
 /// How many of the writes can be read back as they were written.
 pub fn count_blocks(mut pool: Pool<CrashDisk>) -> u64 {
-    let Some(volume) = pool.volume_named("v") else { return 0 };
+    let Some(volume) = pool.volume_named("v") else {
+        return 0;
+    };
     let mut count = 0;
     for granule in 1..=WRITES {
         let (offset, len) = (ByteOffset(granule * 4096), ByteLen(4096));

@@ -19,13 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 pub fn run(scratch: &Scratch, rng: &mut Rng) -> Result<Shown> {
     let path = scratch.file("killed.img");
-    let disk = disk::open(
-        &path,
-        &OpenOptions {
-            create: Some(POOL),
-            ..OpenOptions::default()
-        },
-    )?;
+    let disk = disk::open(&path, &OpenOptions { create: Some(POOL), ..OpenOptions::default() })?;
     let mut uuid = [0; 16];
     rng.fill(&mut uuid);
     let pool = format(disk, uuid, VOLUME, limits())?;
@@ -47,26 +41,15 @@ pub fn run(scratch: &Scratch, rng: &mut Rng) -> Result<Shown> {
         ledger.follow(&Victim::spawn(&program, &orders)?.kill_after(moment)?)?;
         let killed = patience::open(&path, &OpenOptions::default(), PATIENCE)?;
         let mut pool = open(killed, limits())?;
-        verified += ledger
-            .verify(&mut pool)
-            .with_context(|| format!("kill {term}"))?;
+        verified += ledger.verify(&mut pool).with_context(|| format!("kill {term}"))?;
         disk = pool.close()?;
     }
     let report = check(&mut disk, Depth::Data)?;
-    ensure!(
-        report.is_clean(),
-        "the check found: {}",
-        report.problems.join("; ")
-    );
+    ensure!(report.is_clean(), "the check found: {}", report.problems.join("; "));
     let done = format!(
         "a process that writes to a pool file, {DEPTH} operations at a time; killed {KILLS} times \
          at random moments; opened and read after each"
     );
     let verdict = "everything acknowledged is there";
-    Ok(Shown {
-        done,
-        promise: "acknowledged",
-        found: verified,
-        verdict,
-    })
+    Ok(Shown { done, promise: "acknowledged", found: verified, verdict })
 }

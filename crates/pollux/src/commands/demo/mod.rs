@@ -56,11 +56,9 @@ impl Answer for DemoAnswer {
         let mut table = render::boxed(&["step", "what was done", "figures", "verdict"], 110);
         for row in &self.steps {
             let (done, figures, verdict) = match &row.outcome {
-                Outcome::Shown(shown) => (
-                    shown.done.clone(),
-                    shown.figures(),
-                    shown.verdict.to_owned(),
-                ),
+                Outcome::Shown(shown) => {
+                    (shown.done.clone(), shown.figures(), shown.verdict.to_owned())
+                }
                 Outcome::Failed(why) => (String::new(), String::new(), format!("FAILED: {why}")),
             };
             let figures = format!("{figures}{:.1} s", row.seconds);
@@ -107,14 +105,7 @@ pub fn run(seed: Option<u64>, output: Output) -> Result<ExitCode> {
     ];
     drop(scratch);
     let passed = steps.iter().all(|row| row.passed);
-    render::show(
-        &DemoAnswer {
-            seed,
-            passed,
-            steps,
-        },
-        output,
-    )?;
+    render::show(&DemoAnswer { seed, passed, steps }, output)?;
     if output == Output::Table {
         let verdict = match passed {
             true => "Nothing that was promised was lost.",
@@ -124,11 +115,7 @@ pub fn run(seed: Option<u64>, output: Output) -> Result<ExitCode> {
             "{verdict} Seed {seed}; everything was in a temporary folder, now gone."
         ))?;
     }
-    Ok(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs a part. One that fails is a row too, and the others still run.
@@ -140,12 +127,7 @@ fn row(step: &'static str, run: impl FnOnce() -> Result<Shown>) -> Row {
         Ok(shown) => Outcome::Shown(shown),
         Err(error) => Outcome::Failed(format!("{error:#}")),
     };
-    Row {
-        step,
-        passed,
-        seconds,
-        outcome,
-    }
+    Row { step, passed, seconds, outcome }
 }
 
 /// Large numbers are easier to read in threes.

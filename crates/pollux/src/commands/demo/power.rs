@@ -19,12 +19,7 @@ pub fn run(rng: &mut Rng) -> Result<Shown> {
     let disk = CrashDisk::new(POOL, SectorSize::B4096, rng.next_u64());
     let mut uuid = [0; 16];
     rng.fill(&mut uuid);
-    let pool = format(
-        disk.with_delivery(Delivery::Random),
-        uuid,
-        VOLUME,
-        Limits::tiny(),
-    )?;
+    let pool = format(disk.with_delivery(Delivery::Random), uuid, VOLUME, Limits::tiny())?;
     let mut ledger = Ledger::new(&pool.volumes(), Promise::Durable);
     let script = Script::new(&pool.volumes(), Term(1), rng.next_u64());
     let mut load = Load::new(pool, script, DEPTH);
@@ -37,11 +32,7 @@ pub fn run(rng: &mut Rng) -> Result<Shown> {
             ledger.follow(&load.carry_out(&planned)?)?;
         }
         let tear = *rng.pick(&[SectorSize::B512, SectorSize::B4096]);
-        let budget = Budget {
-            every_up_to: 0,
-            combinations: 0,
-            samples: IMAGES,
-        };
+        let budget = Budget { every_up_to: 0, combinations: 0, samples: IMAGES };
         for image in load.pool().disk().crash_images(tear, budget, rng) {
             let judged = judge(image, ledger.clone(), rng.next_u64());
             verified += judged.with_context(|| format!("power cut {cut}"))?;
@@ -55,12 +46,7 @@ pub fn run(rng: &mut Rng) -> Result<Shown> {
          over all images)"
     );
     let verdict = "everything flushed is there, the rest is old or new";
-    Ok(Shown {
-        done,
-        promise: "flushed",
-        found: verified,
-        verdict,
-    })
+    Ok(Shown { done, promise: "flushed", found: verified, verdict })
 }
 
 /// Opens what the cut left and reads it all, then cuts the power again: what was read stays.
@@ -69,8 +55,6 @@ fn judge(image: Image, mut ledger: Ledger, seed: u64) -> Result<Verified> {
     let verified = ledger.verify(&mut pool)?;
     let worst = pool.abandon().durable_image();
     let mut pool = open(CrashDisk::from_image(worst, seed), Limits::tiny())?;
-    ledger
-        .verify(&mut pool)
-        .context("it changed back after it was read")?;
+    ledger.verify(&mut pool).context("it changed back after it was read")?;
     Ok(verified)
 }

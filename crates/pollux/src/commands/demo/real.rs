@@ -15,13 +15,7 @@ const DEPTH: usize = 32;
 
 pub fn run(scratch: &Scratch, rng: &mut Rng) -> Result<Shown> {
     let path = scratch.file("real.img");
-    let disk = disk::open(
-        &path,
-        &OpenOptions {
-            create: Some(POOL),
-            ..OpenOptions::default()
-        },
-    )?;
+    let disk = disk::open(&path, &OpenOptions { create: Some(POOL), ..OpenOptions::default() })?;
     let how = format!("{}, {} IO", disk.backend(), disk.geometry().mode);
     let mut uuid = [0; 16];
     rng.fill(&mut uuid);
@@ -39,11 +33,7 @@ pub fn run(scratch: &Scratch, rng: &mut Rng) -> Result<Shown> {
     ledger.follow(&load.drain()?)?;
     let mut disk = load.into_pool().close()?;
     let report = check(&mut disk, Depth::Data)?;
-    ensure!(
-        report.is_clean(),
-        "the check found: {}",
-        report.problems.join("; ")
-    );
+    ensure!(report.is_clean(), "the check found: {}", report.problems.join("; "));
     let mut pool = open(disk, limits())?;
     let verified = ledger.verify(&mut pool)?;
     pool.close()?;
@@ -53,10 +43,5 @@ pub fn run(scratch: &Scratch, rng: &mut Rng) -> Result<Shown> {
          discards and flushes; closed, checked, opened again"
     );
     let verdict = "every block is what was written last";
-    Ok(Shown {
-        done,
-        promise: "acknowledged",
-        found: verified,
-        verdict,
-    })
+    Ok(Shown { done, promise: "acknowledged", found: verified, verdict })
 }

@@ -48,11 +48,7 @@ impl CheckAnswer {
 
 impl Answer for CheckAnswer {
     fn table(&self) -> Table {
-        let read = if self.data_read {
-            "read and compared"
-        } else {
-            "not read: --data does"
-        };
+        let read = if self.data_read { "read and compared" } else { "not read: --data does" };
         let verdict = match self.problem_count() {
             0 => "no problem".to_owned(),
             count => format!("{count} problems"),
@@ -71,10 +67,7 @@ impl Answer for CheckAnswer {
             table.add_row(["problem", problem]);
         }
         if self.more_problems > 0 {
-            table.add_row([
-                "problem".to_owned(),
-                format!("and {} more", self.more_problems),
-            ]);
+            table.add_row(["problem".to_owned(), format!("and {} more", self.more_problems)]);
         }
         table
     }

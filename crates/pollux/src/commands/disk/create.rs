@@ -42,15 +42,9 @@ fn on_new_file(create: &Create) -> Result<()> {
         ensure!(folder.try_exists().unwrap_or(true), about(folder, text));
     }
     let Some(size) = create.size else {
-        bail!(about(
-            path,
-            "does not exist: give --size to make it a new file, or check the path"
-        ));
+        bail!(about(path, "does not exist: give --size to make it a new file, or check the path"));
     };
-    let options = OpenOptions {
-        create: Some(size),
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions { create: Some(size), ..OpenOptions::default() };
     let mut disk = disk::open(path, &options)?;
     format(create, &mut disk).inspect_err(|_| {
         // Removed while it is locked, so that nobody else can have begun with it. The error tells
@@ -63,10 +57,7 @@ fn on_file(create: &Create, found: &Metadata) -> Result<()> {
     let path = &create.path;
     let has = ByteLen(found.len());
     match create.size {
-        None if has.0 == 0 => bail!(about(
-            path,
-            "is empty: give --size to tell how large a pool"
-        )),
+        None if has.0 == 0 => bail!(about(path, "is empty: give --size to tell how large a pool")),
         Some(size) if has.0 == 0 => return on_empty_file(create, size),
         Some(size) if size != has => bail!(about(
             path,
@@ -76,10 +67,7 @@ fn on_file(create: &Create, found: &Metadata) -> Result<()> {
     }
     ensure!(
         create.force,
-        about(
-            path,
-            "exists and is not empty: remove it, or lose what is in it with --force"
-        )
+        about(path, "exists and is not empty: remove it, or lose what is in it with --force")
     );
     format(create, &mut open(path)?)
 }
@@ -89,20 +77,12 @@ fn on_file(create: &Create, found: &Metadata) -> Result<()> {
 fn on_empty_file(create: &Create, size: ByteLen) -> Result<()> {
     let path = &create.path;
     if size.0 == 0 || !size.0.is_multiple_of(4096) {
-        bail!(disk::OpenError::CreateSize {
-            path: path.clone(),
-            size
-        });
+        bail!(disk::OpenError::CreateSize { path: path.clone(), size });
     }
-    let file = File::options()
-        .write(true)
-        .open(path)
-        .map_err(|error| about(path, error))?;
+    let file = File::options().write(true).open(path).map_err(|error| about(path, error))?;
     let alone = file.try_lock().is_ok() && file.metadata().is_ok_and(|found| found.len() == 0);
     ensure!(alone, disk::OpenError::InUse { path: path.clone() });
-    file.set_len(size.0)
-        .and_then(|()| file.sync_all())
-        .map_err(|error| about(path, error))?;
+    file.set_len(size.0).and_then(|()| file.sync_all()).map_err(|error| about(path, error))?;
     let mut disk = open(path)?;
     format(create, &mut disk).inspect_err(|_| {
         // Empty again, as it was found.
@@ -112,17 +92,11 @@ fn on_empty_file(create: &Create, size: ByteLen) -> Result<()> {
 
 fn on_device(create: &Create) -> Result<()> {
     let path = &create.path;
-    ensure!(
-        create.size.is_none(),
-        about(path, "is a device and has its size: leave out --size")
-    );
+    ensure!(create.size.is_none(), about(path, "is a device and has its size: leave out --size"));
     let mut disk = open(path)?;
     ensure!(
         create.force || is_blank(path)?,
-        about(
-            path,
-            "is not blank: choose another device, or lose what is on it with --force"
-        )
+        about(path, "is not blank: choose another device, or lose what is on it with --force")
     );
     format(create, &mut disk)
 }

@@ -21,11 +21,7 @@ impl Answer for Grown {
     fn table(&self) -> Table {
         let size = match self.size - self.size_before {
             0 => format!("{}, as before", ByteLen(self.size)),
-            _ => format!(
-                "{}, before {}",
-                ByteLen(self.size),
-                ByteLen(self.size_before)
-            ),
+            _ => format!("{}, before {}", ByteLen(self.size), ByteLen(self.size_before)),
         };
         render::facts([("pool", self.path.clone()), ("size", size)])
     }
@@ -46,19 +42,9 @@ pub fn run(path: &Path, size: Option<ByteLen>, output: Output) -> Result<()> {
     pool.close().map_err(|error| about(path, error))?;
     ensure!(
         size.0 > size_before || there.0 < size_before + UNUSED_MAX,
-        about(
-            path,
-            format!("the pool cannot take in {there}; it stays at {size}")
-        )
+        about(path, format!("the pool cannot take in {there}; it stays at {size}"))
     );
-    render::show(
-        &Grown {
-            path: path.display().to_string(),
-            size_before,
-            size: size.0,
-        },
-        output,
-    )
+    render::show(&Grown { path: path.display().to_string(), size_before, size: size.0 }, output)
 }
 
 /// A shorter tail of a device may stay unused.
@@ -66,24 +52,12 @@ const UNUSED_MAX: u64 = 4 << 20;
 
 fn check_size(path: &Path, size: ByteLen) -> Result<()> {
     let found = std::fs::metadata(path).with_context(|| path.display().to_string())?;
-    ensure!(
-        found.is_file(),
-        about(path, "is a device and has its size: leave out --size")
-    );
+    ensure!(found.is_file(), about(path, "is a device and has its size: leave out --size"));
     let has = ByteLen(found.len());
-    ensure!(
-        size >= has,
-        about(path, format!("a pool cannot shrink: it has {has}"))
-    );
+    ensure!(size >= has, about(path, format!("a pool cannot shrink: it has {has}")));
     ensure!(
         size.0.is_multiple_of(4096),
-        about(
-            path,
-            format!(
-                "{} bytes cannot be: the size must be a multiple of 4 KiB",
-                size.0
-            )
-        )
+        about(path, format!("{} bytes cannot be: the size must be a multiple of 4 KiB", size.0))
     );
     Ok(())
 }

@@ -57,26 +57,17 @@ impl Answer for PoolAnswer {
         let len = |bytes: u64| ByteLen(bytes).to_string();
         let state = match self.clean {
             true => "closed".to_owned(),
-            false => format!(
-                "not closed; opening replays {} journal slots",
-                self.journal_slots
-            ),
+            false => format!("not closed; opening replays {} journal slots", self.journal_slots),
         };
         render::facts([
             ("pool", self.path.clone()),
             ("uuid", self.uuid.clone()),
-            (
-                "format",
-                format!("version {}, epoch {}", self.format_version, self.epoch),
-            ),
+            ("format", format!("version {}, epoch {}", self.format_version, self.epoch)),
             ("state", state),
             ("io", self.io_mode.clone()),
             ("size", len(self.size)),
             ("used", len(self.used)),
-            (
-                "free",
-                format!("{}, of it in reserve {}", len(self.free), len(self.reserve)),
-            ),
+            ("free", format!("{}, of it in reserve {}", len(self.free), len(self.reserve))),
             ("pending", len(self.pending)),
             ("sector", len(self.sector)),
             ("journal", len(self.journal)),

@@ -38,10 +38,7 @@ pub fn run(command: Disk, output: Output) -> Result<ExitCode> {
 
 /// Opens the disk so that nothing can be written to it.
 fn open_to_read(path: &Path) -> Result<FileDisk> {
-    let options = OpenOptions {
-        read_only: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     Ok(patience::open(path, &options, PATIENCE)?)
 }
 

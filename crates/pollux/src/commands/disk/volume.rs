@@ -26,12 +26,7 @@ impl Answer for Deleted<'_> {
 
 pub fn run(command: &Volume, output: Output) -> Result<()> {
     match command {
-        Volume::Create {
-            path,
-            name,
-            size,
-            block_size,
-        } => {
+        Volume::Create { path, name, size, block_size } => {
             create(path, name, *size, *block_size)?;
             show(path, name, output)
         }
@@ -51,65 +46,24 @@ fn create(path: &Path, name: &str, size: ByteLen, block_size: ByteLen) -> Result
     let block_size = BlockSize::new(block_size.0).with_context(|| {
         format!("a block size of {block_size} cannot be: it is a power of two from 512 to 128 KiB")
     })?;
-    let spec = VolumeSpec {
-        name: name.to_owned(),
-        size,
-        block_size,
-        uid: fresh_uuid()?,
-    };
+    let spec = VolumeSpec { name: name.to_owned(), size, block_size, uid: fresh_uuid()? };
     spec.validate()?;
-    let taken = inspect(path)?
-        .volumes
-        .iter()
-        .any(|volume| volume.name == name);
-    ensure!(
-        !taken,
-        about(
-            path,
-            OpError::DuplicateName {
-                name: name.to_owned()
-            }
-        )
-    );
+    let taken = inspect(path)?.volumes.iter().any(|volume| volume.name == name);
+    ensure!(!taken, about(path, OpError::DuplicateName { name: name.to_owned() }));
     change(path, Op::Create { spec })
 }
 
 fn grow(path: &Path, name: &str, size: ByteLen) -> Result<()> {
     let volume = find(path, name)?;
-    let VolumeInfo {
-        block_size,
-        uid,
-        size: has,
-        held,
-        ..
-    } = volume;
-    VolumeSpec {
-        name: name.to_owned(),
-        size,
-        block_size,
-        uid,
-    }
-    .validate()?;
+    let VolumeInfo { block_size, uid, size: has, held, .. } = volume;
+    VolumeSpec { name: name.to_owned(), size, block_size, uid }.validate()?;
     ensure!(size >= has, OpError::Shrink { has, asked: size });
-    let position = Position {
-        seq: Seq(held.seq.0 + 1),
-        ..held
-    };
-    change(
-        path,
-        Op::Grow {
-            volume: volume.id,
-            position,
-            size,
-        },
-    )
+    let position = Position { seq: Seq(held.seq.0 + 1), ..held };
+    change(path, Op::Grow { volume: volume.id, position, size })
 }
 
 fn find(path: &Path, name: &str) -> Result<VolumeInfo> {
-    let found = inspect(path)?
-        .volumes
-        .into_iter()
-        .find(|volume| volume.name == name);
+    let found = inspect(path)?.volumes.into_iter().find(|volume| volume.name == name);
     found.with_context(|| {
         let path = path.display();
         format!("{path}: there is no volume {name:?}; `pollux disk volumes {path}` lists them")
@@ -124,10 +78,7 @@ fn change(path: &Path, op: Op) -> Result<()> {
     pool.close().map_err(|error| about(path, error))?;
     match done.map_err(|error| about(path, error))? {
         Reply::Done | Reply::Created(_) => Ok(()),
-        other => bail!(about(
-            path,
-            format!("the pool gave the wrong answer: {other:?}")
-        )),
+        other => bail!(about(path, format!("the pool gave the wrong answer: {other:?}"))),
     }
 }
 

@@ -27,24 +27,12 @@ fn after_load() -> (Pool<CrashDisk>, Ledger) {
 /// A write of 4 KiB that would be the next on a volume.
 fn next_step(pool: &Pool<CrashDisk>) -> Step {
     let volume = &pool.volumes()[0];
-    let position = Position {
-        term: Term(2),
-        seq: Seq(volume.held.seq.0 + 1),
-    };
-    Step {
-        kind: StepKind::Write,
-        volume: volume.id,
-        position,
-        first: 16,
-        sectors: 8,
-    }
+    let position = Position { term: Term(2), seq: Seq(volume.held.seq.0 + 1) };
+    Step { kind: StepKind::Write, volume: volume.id, position, first: 16, sectors: 8 }
 }
 
 fn acked(step: Step) -> Event {
-    Event::Acked {
-        volume: step.volume,
-        position: step.position,
-    }
+    Event::Acked { volume: step.volume, position: step.position }
 }
 
 #[track_caller]
@@ -60,13 +48,8 @@ fn an_honest_pool_is_acquitted_and_its_unpromised_operations_are_counted() {
     assert!(before.promised > 100, "{before:?}");
     let done = next_step(&pool);
     pool.run(done.op()).unwrap();
-    let not_done = Step {
-        position: Position::new(2, done.position.seq.0 + 1),
-        ..done
-    };
-    ledger
-        .follow(&[Event::Issued(done), Event::Issued(not_done)])
-        .unwrap();
+    let not_done = Step { position: Position::new(2, done.position.seq.0 + 1), ..done };
+    ledger.follow(&[Event::Issued(done), Event::Issued(not_done)]).unwrap();
     let after = ledger.verify(&mut pool).unwrap();
     let counts = (after.promised, after.unpromised_kept, after.unpromised_gone);
     assert_eq!(counts, (0, 1, 1));
@@ -89,14 +72,8 @@ fn a_lost_flushed_operation_is_found() {
     let events = [Event::Issued(step), acked(step)];
     ledger.follow(&events).unwrap();
     let mut acquitted = ledger.clone();
-    assert_eq!(
-        acquitted.verify(&mut pool).unwrap().unpromised_gone,
-        1,
-        "it was not flushed"
-    );
-    ledger
-        .follow(&[Event::FlushIssued { number }, Event::Flushed { number }])
-        .unwrap();
+    assert_eq!(acquitted.verify(&mut pool).unwrap().unpromised_gone, 1, "it was not flushed");
+    ledger.follow(&[Event::FlushIssued { number }, Event::Flushed { number }]).unwrap();
     condemned(ledger.verify(&mut pool), "LOST");
 }
 
@@ -104,14 +81,7 @@ fn a_lost_flushed_operation_is_found() {
 fn an_operation_that_was_done_in_part_is_found() {
     let (mut pool, mut ledger) = after_load();
     let step = next_step(&pool);
-    pool.run(
-        Step {
-            sectors: step.sectors - 1,
-            ..step
-        }
-        .op(),
-    )
-    .unwrap();
+    pool.run(Step { sectors: step.sectors - 1, ..step }.op()).unwrap();
     ledger.follow(&[Event::Issued(step)]).unwrap();
     condemned(ledger.verify(&mut pool), "must hold write 2.");
 }
@@ -120,14 +90,7 @@ fn an_operation_that_was_done_in_part_is_found() {
 fn a_write_that_went_elsewhere_is_found() {
     let (mut pool, mut ledger) = after_load();
     let step = next_step(&pool);
-    pool.run(
-        Step {
-            first: step.first + 1,
-            ..step
-        }
-        .op(),
-    )
-    .unwrap();
+    pool.run(Step { first: step.first + 1, ..step }.op()).unwrap();
     ledger.follow(&[Event::Issued(step), acked(step)]).unwrap();
     condemned(ledger.verify(&mut pool), "but holds");
 }
@@ -152,12 +115,6 @@ fn a_pool_that_changes_back_is_found() {
     let mut pool = open(CrashDisk::from_image(before, 2), Limits::tiny()).unwrap();
     condemned(ledger.verify(&mut pool), "LOST");
     let (_, mut ledger) = after_load();
-    let skipping = Step {
-        position: Position::new(2, step.position.seq.0 + 1),
-        ..step
-    };
-    assert!(
-        ledger.follow(&[Event::Issued(skipping)]).is_err(),
-        "a writer that saw another past"
-    );
+    let skipping = Step { position: Position::new(2, step.position.seq.0 + 1), ..step };
+    assert!(ledger.follow(&[Event::Issued(skipping)]).is_err(), "a writer that saw another past");
 }

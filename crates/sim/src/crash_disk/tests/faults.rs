@@ -43,10 +43,7 @@ fn io_that_touches_a_bad_range_fails_and_other_io_does_not() {
     let error = read(&mut disk, 0, 8 * KIB).unwrap_err();
     assert_eq!((error.operation, error.len), ("read", ByteLen(8 * KIB)));
     start_write(&mut disk, 1, 8 * KIB, 8 * KIB, 2);
-    assert_eq!(
-        kind(disk.complete_one(0).result),
-        DiskErrorKind::System(EIO)
-    );
+    assert_eq!(kind(disk.complete_one(0).result), DiskErrorKind::System(EIO));
     let left = disk.peek(ByteOffset(8 * KIB), 8192);
     assert!(left.contains(&1) && left.contains(&2), "either way");
     disk.heal();
@@ -96,10 +93,7 @@ fn io_beyond_the_end_fails_until_the_disk_has_grown() {
     start_write(&mut disk, 1, 255 * KIB, 2 * KIB, 2);
     assert_eq!(kind(disk.complete_one(0).result), DiskErrorKind::OutOfRange);
     let far = u64::MAX - (SECTOR - 1);
-    assert_eq!(
-        kind(read(&mut disk, far, SECTOR)),
-        DiskErrorKind::OutOfRange
-    );
+    assert_eq!(kind(read(&mut disk, far, SECTOR)), DiskErrorKind::OutOfRange);
     assert_eq!(disk.peek(ByteOffset(255 * KIB), 1024), vec![1; 1024]);
     disk.grow(ByteLen(512 * KIB));
     assert_eq!(disk.geometry().size, ByteLen(512 * KIB));

@@ -68,10 +68,7 @@ fn eight_sectors_are_exhausted_and_nine_are_sampled() {
     assert_eq!(tried.len(), 64);
     assert_eq!(tried[0], [0; 10], "nothing landed");
     assert_eq!(tried[1], [1, 1, 1, 1, 1, 1, 1, 1, 1, 0], "all landed");
-    assert!(
-        tried.iter().any(|t| t[..] == first_eight),
-        "one whole write"
-    );
+    assert!(tried.iter().any(|t| t[..] == first_eight), "one whole write");
     assert!(tried.iter().collect::<BTreeSet<_>>().len() > 20);
 }
 
@@ -83,10 +80,7 @@ fn a_few_sectors_with_too_many_versions_are_sampled() {
         write(&mut disk, 0, 4 * SECTOR, byte);
     }
     let images = disk.crash_images(SectorSize::B512, Budget::default(), &mut Rng::new(1));
-    assert!(
-        !images.is_exhaustive(),
-        "ten to the fourth is more than 4096"
-    );
+    assert!(!images.is_exhaustive(), "ten to the fourth is more than 4096");
     let outstanding = disk.outstanding();
     assert_eq!(outstanding.sectors(SectorSize::B512)[0].writes.len(), 9);
 }
@@ -121,14 +115,8 @@ fn small_writes_within_a_large_sector_are_its_states() {
     start_write(&mut disk, 1, 2 * SECTOR, SECTOR, 3);
     start_write(&mut disk, 2, 3 * SECTOR, SECTOR, 4);
     let tried = outcomes(&disk, SectorSize::B4096, 4);
-    let expected = [
-        [0, 0, 0, 0],
-        [1, 0, 0, 0],
-        [1, 2, 0, 0],
-        [1, 2, 3, 0],
-        [1, 2, 0, 4],
-        [1, 2, 3, 4],
-    ];
+    let expected =
+        [[0, 0, 0, 0], [1, 0, 0, 0], [1, 2, 0, 0], [1, 2, 3, 0], [1, 2, 0, 4], [1, 2, 3, 4]];
     assert_eq!(tried, expected);
 }
 
@@ -177,9 +165,7 @@ fn a_kill_keeps_completed_writes_and_lets_those_in_flight_go_either_way() {
     start_write(&mut disk, 1, SECTOR, 2 * SECTOR, 2);
     queue_write(&mut disk, 2, 3 * SECTOR, SECTOR, 3);
     let mut rng = Rng::new(1);
-    let seen: BTreeSet<_> = (0..50)
-        .map(|_| firsts(&disk.kill_image(&mut rng), 4))
-        .collect();
+    let seen: BTreeSet<_> = (0..50).map(|_| firsts(&disk.kill_image(&mut rng), 4)).collect();
     let expected = [[1, 0, 0, 0], [1, 0, 2, 0], [1, 2, 0, 0], [1, 2, 2, 0]];
     assert_eq!(seen, expected.map(Vec::from).into());
 }
@@ -194,11 +180,7 @@ fn a_power_cut_after_a_kill_may_still_lose_what_was_never_flushed() {
     assert_eq!(outcomes(&next, SectorSize::B512, 1), [[0], [1]]);
     flush(&mut next).unwrap();
     assert_eq!(outcomes(&next, SectorSize::B512, 1), [[1]]);
-    assert_eq!(
-        outcomes(&disk, SectorSize::B512, 1),
-        [[0], [1]],
-        "the old one goes its own way"
-    );
+    assert_eq!(outcomes(&disk, SectorSize::B512, 1), [[0], [1]], "the old one goes its own way");
 }
 
 #[test]
@@ -254,19 +236,9 @@ fn a_trim_leaves_some_sectors_and_not_others() {
     assert!(kept.iter().all(|&b| b == 1));
     let stayed = trimmed.chunks(4096).filter(like(1)).count();
     let zeros = trimmed.chunks(4096).filter(like(0)).count();
-    assert!(
-        stayed > 20 && zeros > 10 && stayed + zeros < 118,
-        "{stayed} {zeros}"
-    );
-    assert_eq!(
-        read(&mut disk, 0, 1 << 20).unwrap(),
-        seen,
-        "it does not change by reading"
-    );
-    assert_eq!(
-        disk.durable_image().peek(ByteOffset(0), 1 << 20),
-        vec![1; 1 << 20]
-    );
+    assert!(stayed > 20 && zeros > 10 && stayed + zeros < 118, "{stayed} {zeros}");
+    assert_eq!(read(&mut disk, 0, 1 << 20).unwrap(), seen, "it does not change by reading");
+    assert_eq!(disk.durable_image().peek(ByteOffset(0), 1 << 20), vec![1; 1 << 20]);
     assert!(disk.outstanding().writes()[0].trim);
     flush(&mut disk).unwrap();
     assert_eq!(disk.durable_image().peek(ByteOffset(0), 1 << 20), seen);
@@ -282,11 +254,7 @@ fn no_sector_is_older_than_its_last_flush_or_newer_than_its_last_write() {
         for byte in 1..=120 {
             model.step(&mut disk, byte, &mut rng);
             let tear = *rng.pick(&[SectorSize::B512, SectorSize::B4096]);
-            let budget = Budget {
-                samples: 8,
-                combinations: 32,
-                ..Budget::default()
-            };
+            let budget = Budget { samples: 8, combinations: 32, ..Budget::default() };
             for image in disk.crash_images(tear, budget, &mut rng) {
                 model.check(&image);
             }
@@ -323,9 +291,7 @@ impl Model {
             0 | 1 if !busy => {
                 let (at, len) = (range.start as u64 * SECTOR, range.len() as u64 * SECTOR);
                 start_write(disk, 0, at, len, byte);
-                self.sectors[range.clone()]
-                    .iter_mut()
-                    .for_each(|s| s.0.push(byte));
+                self.sectors[range.clone()].iter_mut().for_each(|s| s.0.push(byte));
                 self.in_flight.push(Step::Write(range));
             }
             2 => {
@@ -353,10 +319,7 @@ impl Model {
     fn check(&self, image: &Image) {
         for (i, seen) in firsts(image, 24).into_iter().enumerate() {
             let floor = self.floors[i];
-            assert!(
-                seen >= floor,
-                "sector {i} holds {seen}, and {floor} was flushed"
-            );
+            assert!(seen >= floor, "sector {i} holds {seen}, and {floor} was flushed");
             assert!(seen == 0 || self.sectors[i].0.contains(&seen));
         }
     }

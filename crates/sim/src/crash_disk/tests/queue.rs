@@ -93,9 +93,7 @@ fn immediate_delivery_is_oldest_first() {
     }
     assert!(disk.complete().is_none(), "nothing was kicked");
     disk.kick();
-    let order: Vec<u64> = std::iter::from_fn(|| disk.complete())
-        .map(|c| c.id.0)
-        .collect();
+    let order: Vec<u64> = std::iter::from_fn(|| disk.complete()).map(|c| c.id.0).collect();
     assert_eq!(order, (0..10).collect::<Vec<_>>());
 }
 
@@ -164,10 +162,8 @@ fn a_run_depends_on_its_seed_and_on_nothing_else() {
         }
         let all = |image: Image| image.peek(ByteOffset(0), 1 << 20);
         let mut rng = Rng::new(seed);
-        let crashed: Vec<_> = disk
-            .crash_images(SectorSize::B512, Budget::default(), &mut rng)
-            .map(all)
-            .collect();
+        let crashed: Vec<_> =
+            disk.crash_images(SectorSize::B512, Budget::default(), &mut rng).map(all).collect();
         (order, crashed, all(disk.kill_image(&mut rng)))
     };
     assert!(run(1) == run(1));
