@@ -19,6 +19,9 @@ pub const VOLUME_MAX: u64 = 128 << 40;
 /// Every seq is lower: map entries keep 56 bits of it, a million operations a second for 2,000 years.
 pub const SEQ_MAX: u64 = (1 << 56) - 1;
 
+/// Every session is lower; more openings than can ever be.
+pub const SESSION_MAX: u64 = 1 << 60;
+
 /// The longest name of a volume, in bytes. Kubernetes names have at most 253.
 pub const NAME_MAX: usize = 255;
 

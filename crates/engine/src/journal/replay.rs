@@ -8,7 +8,7 @@ use block::{Buf, ByteOffset, Wait};
 use crate::error::OpenError;
 use crate::format::{Reader, Record, SLOT_HEADER, SlotHeader, Span, Superblock, decode_slot};
 use crate::journal::ring::CARRIED_BLOCKS;
-use crate::limits::{JOURNAL_BLOCK, SLOT_BLOCKS_MAX, SLOTS_IN_FLIGHT_MAX};
+use crate::limits::{JOURNAL_BLOCK, SESSION_MAX, SLOT_BLOCKS_MAX, SLOTS_IN_FLIGHT_MAX};
 use crate::pool::{OpenOptions, blocking_read, blocking_reads};
 use crate::space::Layout;
 use crate::units::{Checksum, Session, Slot};
@@ -76,7 +76,9 @@ impl<D: Wait> Scan<'_, D> {
         let mut newest = self.superblock.session;
         for block in end.0..end.0 + CARRIED_BLOCKS {
             let pool = self.superblock.pool();
-            if let Ok(found) = decode_slot(self.bytes(Slot(block))?, pool) {
+            if let Ok(found) = decode_slot(self.bytes(Slot(block))?, pool)
+                && found.session.0 < SESSION_MAX
+            {
                 newest = newest.max(found.session);
             }
         }

@@ -3,7 +3,7 @@ use block::{Buf, ByteLen, Wait};
 
 use crate::error::OpenError;
 use crate::format::{FORMAT_VERSION, Malformed, SUPERBLOCK_LEN, Superblock, SuperblockProblem};
-use crate::limits::{JOURNAL_AT, JOURNAL_BLOCK, JOURNAL_MAX, JOURNAL_MIN, POOL_MIN};
+use crate::limits::{JOURNAL_AT, JOURNAL_BLOCK, JOURNAL_MAX, JOURNAL_MIN, POOL_MIN, SESSION_MAX};
 use crate::pool::{OpenOptions, blocking};
 use crate::space::Layout;
 use crate::units::{Epoch, Extent};
@@ -118,7 +118,7 @@ fn contradiction(superblock: &Superblock) -> Option<&'static str> {
     if s.space.len() as u64 != layout.roots() || !roots {
         return Some("space roots");
     }
-    if s.epoch.0 >> 38 != 0 || s.session.0 >> 60 != 0 || s.next_volume >> 48 != 0 {
+    if s.epoch.0 >> 38 != 0 || s.session.0 >= SESSION_MAX || s.next_volume >> 48 != 0 {
         return Some("epoch, session or volume number");
     }
     if s.replay_from.0 == 0 || s.replay_from.0 >> 60 != 0 || s.durable.0 >> 60 != 0 {

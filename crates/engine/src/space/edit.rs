@@ -107,7 +107,7 @@ impl SpaceEdit {
             self.at += 1;
         }
         while !self.uppers.is_empty() {
-            self.leave(device);
+            self.leave(device)?;
         }
         Ok(SpaceStep::Done(self.roots.clone()))
     }
@@ -125,7 +125,7 @@ impl SpaceEdit {
             return Ok(true);
         }
         while self.uppers.len() > depth {
-            self.leave(device);
+            self.leave(device)?;
         }
         let old = match self.uppers.last() {
             Some(parent) => space_entry(&parent.page, to_usize(index % SPACE_FAN_OUT as u64)),
@@ -148,22 +148,24 @@ impl SpaceEdit {
     }
 
     /// Writes the innermost upper page and tells its parent.
-    fn leave<D: Disk>(&mut self, device: &mut Device<D>) {
+    fn leave<D: Disk>(&mut self, device: &mut Device<D>) -> Result<(), Contradiction> {
         let mut upper = self.uppers.pop().expect("called with a page to leave");
         let fan = SPACE_FAN_OUT as u64;
         let free = (0..fan)
             .map(|child| {
                 let entry = space_entry(&upper.page, to_usize(child));
-                match (entry.epoch, upper.level) {
-                    (Epoch(0), level) => {
-                        let below = level - 1;
+                match entry.epoch {
+                    Epoch(0) => {
                         let index = upper.index * fan + child;
-                        self.layout.virgin_free_below(below, index)
+                        self.layout.virgin_free_below(upper.level - 1, index)
                     }
                     _ => entry.free,
                 }
             })
             .sum();
+        if free > self.layout.virgin_free_below(upper.level, upper.index) {
+            return Err(Contradiction::Free);
+        }
         let new = self.write(upper.level, upper.index, upper.old, &mut upper.page, device);
         match self.uppers.last_mut() {
             Some(parent) => {
@@ -175,6 +177,7 @@ impl SpaceEdit {
                     SpaceRoot { epoch: new.epoch, home: new.home, free };
             }
         }
+        Ok(())
     }
 
     fn want<D: Disk>(
