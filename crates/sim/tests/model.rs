@@ -9,22 +9,20 @@ use sim::workload::{Driver, Mix, Outcome, Paths};
 const SEQUENCES: u64 = 2000;
 const OPERATIONS: u64 = 200;
 
+/// Seeds that failed once, with what they found. They run for ever.
+const KEPT: [(u64, &str); 4] = [
+    (46, "reads that needed more pages than the cache holds never got on"),
+    (697, "a read beside a delete saw older data"),
+    (1377, "a read beside a delete saw older data"),
+    (100_410, "a checkpoint recorded space of an operation that had no slot yet"),
+];
+
 /// Protects from every way in which the engine could differ from a plain array of sectors: lost,
 /// stale or misplaced bytes, wrong sizes, positions or states, space that is not accounted for.
 #[test]
 fn random_sequences_agree_with_the_model() {
     let seeds = seeds::range(SEQUENCES);
-    let paths = seeds::run(seeds.clone(), |seed| {
-        let mut driver = Driver::new(seed, Mix::for_seed(seed));
-        assert_eq!(driver.run(OPERATIONS), Outcome::Finished);
-        driver.verify_all();
-        note_counters(&mut driver);
-        let mut disk = driver.pool.take().expect("open").close().expect("a healthy pool closes");
-        let report = engine::check::check(&mut disk, engine::check::Depth::Data)
-            .expect("a closed pool can be checked");
-        assert!(report.is_clean(), "check found {:?}", report.problems);
-        driver.paths
-    });
+    let paths = seeds::run(seeds.clone(), one_sequence);
     println!("{} sequences of {OPERATIONS} operations; paths: {:#?}", seeds.count(), paths.counts);
     seeds::require(
         &paths,
@@ -50,6 +48,26 @@ fn random_sequences_agree_with_the_model() {
             ("map pages read", 20_000),
         ],
     );
+}
+
+#[test]
+fn seeds_that_once_failed_agree_with_the_model() {
+    for (seed, found) in KEPT {
+        println!("seed {seed}: {found}");
+        seeds::run(seed..seed + 1, one_sequence);
+    }
+}
+
+fn one_sequence(seed: u64) -> Paths {
+    let mut driver = Driver::new(seed, Mix::for_seed(seed));
+    assert_eq!(driver.run(OPERATIONS), Outcome::Finished);
+    driver.verify_all();
+    note_counters(&mut driver);
+    let mut disk = driver.pool.take().expect("open").close().expect("a healthy pool closes");
+    let report = engine::check::check(&mut disk, engine::check::Depth::Data)
+        .expect("a closed pool can be checked");
+    assert!(report.is_clean(), "check found {:?}", report.problems);
+    driver.paths
 }
 
 fn note_counters(driver: &mut Driver) {

@@ -240,6 +240,7 @@ impl<D: Disk> Pool<D> {
         self.large_holes += usize::from(change.is_large_hole());
         let (volume, position) = (change.volume, change.position);
         let mut space = std::mem::take(&mut change.space);
+        self.space.sealed();
         let spans = match change.content {
             Content::Zeros => self.spans_of_zeros(&mut change, &mut space, batch),
             Content::Bytes(_) => self.spans_of_bytes(&mut change, &mut space, batch),
@@ -520,6 +521,7 @@ impl<D: Disk> Pool<D> {
     pub(super) fn refuse_front(&mut self, error: OpError) {
         let op = self.queue.pop().expect("an operation is in front");
         if let Kind::Change(change) = &op.kind {
+            self.space.sealed();
             for extent in &change.space {
                 self.space.give_back(*extent);
             }

@@ -38,6 +38,9 @@ pub struct Space {
     /// Taken until the freeze of the running checkpoint and by itself, and since then by others.
     pub frozen: Vec<Extent>,
     pub taken: Vec<Extent>,
+    /// Found for the operation in front, which has no slot yet: a checkpoint that begins now must
+    /// not record it, since only the slot says whose it is.
+    unsealed: Vec<Extent>,
     taken_in: HashMap<Region, u64>,
     /// Given back since the last freeze; not to be reused before a checkpoint covers it.
     pub freed: Vec<Extent>,
@@ -60,6 +63,7 @@ impl Space {
             open: [None, None, None],
             frozen: Vec::new(),
             taken: Vec::new(),
+            unsealed: Vec::new(),
             taken_in: HashMap::new(),
             freed: Vec::new(),
             freed_sectors: 0,
@@ -97,7 +101,7 @@ impl Space {
 
     /// Extents that are remembered beside the space pages.
     pub fn extents(&self) -> usize {
-        self.taken.len() + self.frozen.len() + self.freed.len()
+        self.taken.len() + self.unsealed.len() + self.frozen.len() + self.freed.len()
     }
 
     /// Records that an extent is in use, without looking for it: replay.
@@ -106,6 +110,7 @@ impl Space {
             return Err(Contradiction::Free);
         }
         self.note_taken(Stream::Data, extent);
+        self.sealed();
         Ok(())
     }
 
@@ -114,10 +119,20 @@ impl Space {
     fn note_taken(&mut self, stream: Stream, extent: Extent) {
         self.free -= extent.sectors;
         *self.taken_in.entry(self.layout.region_of(extent.start)).or_default() += extent.sectors;
-        let list = if stream == Stream::Data { &mut self.taken } else { &mut self.frozen };
+        let list = if stream == Stream::Data { &mut self.unsealed } else { &mut self.frozen };
         match list.last_mut() {
             Some(last) if last.end() == extent.start => last.sectors += extent.sectors,
             _ => list.push(extent),
+        }
+    }
+
+    /// The operation that space was found for has its slot.
+    pub fn sealed(&mut self) {
+        for extent in self.unsealed.drain(..) {
+            match self.taken.last_mut() {
+                Some(last) if last.end() == extent.start => last.sectors += extent.sectors,
+                _ => self.taken.push(extent),
+            }
         }
     }
 
@@ -156,7 +171,7 @@ impl Space {
         self.roots = roots;
         self.frozen.clear();
         self.taken_in.clear();
-        for extent in &self.taken {
+        for extent in self.taken.iter().chain(&self.unsealed) {
             *self.taken_in.entry(self.layout.region_of(extent.start)).or_default() +=
                 extent.sectors;
         }
@@ -173,7 +188,7 @@ impl Space {
         self.dense = false;
         self.full_for = u64::MAX;
         self.fruitless = 0;
-        let taken: u64 = self.taken.iter().map(|extent| extent.sectors).sum();
+        let taken: u64 = self.taken.iter().chain(&self.unsealed).map(|extent| extent.sectors).sum();
         let counted = self.recorded_free().checked_sub(taken).ok_or(Contradiction::Free)?;
         if self.free != counted && !grown {
             return Err(Contradiction::Free);
@@ -360,7 +375,7 @@ impl Space {
                 }
             }
         };
-        for extent in self.frozen.iter().chain(&self.taken) {
+        for extent in self.frozen.iter().chain(&self.taken).chain(&self.unsealed) {
             if self.layout.region_of(extent.start) == region {
                 open.mark(*extent)?;
             }
