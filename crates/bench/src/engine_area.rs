@@ -29,7 +29,7 @@ const QUICK: Effort = Effort {
     pairs: 3,
     round: Duration::from_millis(500),
     volume: ByteLen(256 << 20),
-    pool: ByteLen(1 << 30),
+    pool: ByteLen(768 << 20),
     samples: 500,
 };
 
@@ -37,7 +37,7 @@ const FULL: Effort = Effort {
     pairs: 5,
     round: Duration::from_secs(3),
     volume: ByteLen(1 << 30),
-    pool: ByteLen(4 << 30),
+    pool: ByteLen(3 << 30),
     samples: 2000,
 };
 

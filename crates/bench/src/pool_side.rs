@@ -131,7 +131,7 @@ impl Side for PoolSide<'_> {
     }
 
     fn turn(&mut self) -> Result<()> {
-        self.pool.poll();
+        self.pool.turn();
         self.answer = self.pool.reply();
         while self.answer.is_none() {
             self.pool.wait();

@@ -73,7 +73,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             cache_pages: 16 << 10,
-            overlay_entries: 64 << 10,
+            overlay_entries: 256 << 10,
             queue_ops: 1024,
             queue_bytes: 64 << 20,
             buffer_bytes: 32 << 20,

@@ -69,7 +69,7 @@ impl<D: Wait> Pool<D> {
     /// Waits until the device finished something, then goes on.
     pub fn wait(&mut self) {
         self.device.disk.wait(None);
-        self.poll();
+        self.turn();
     }
 
     /// One operation from start to end. For tools and tests: nothing else may be under way.

@@ -113,6 +113,7 @@ impl<D: Disk> Pool<D> {
     fn wants_checkpoint(&self) -> bool {
         self.checkpoint_wanted
             || self.ring.wants_checkpoint()
+            || self.space.wants_checkpoint()
             // Half for the running checkpoint, half for what comes meanwhile.
             || self.active.entries() >= self.limits.overlay_entries / 2
     }

@@ -4,6 +4,7 @@
 //! owner calls [`Pool::poll`], which takes what the device finished and goes on from there.
 mod admit;
 mod blocking;
+mod change;
 mod checkpoint;
 mod complete;
 mod create;
@@ -15,6 +16,7 @@ mod queue;
 mod read;
 mod room;
 mod seal;
+mod send;
 mod superblocks;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -162,13 +164,19 @@ pub struct Pool<D: Disk> {
 }
 
 impl<D: Disk> Pool<D> {
-    /// Takes what the device finished and goes on from there. Never blocks.
+    /// Takes what the device finished, goes on from there, and starts what follows. Never blocks.
     pub fn poll(&mut self) {
+        self.turn();
+        self.device.kick();
+    }
+
+    /// Like [`Pool::poll`], but new IO starts only when the owner waits for the device, which
+    /// costs one system call instead of two.
+    pub fn turn(&mut self) {
         while let Some((purpose, result)) = self.device.complete() {
             self.completed(purpose, result);
         }
         self.advance();
-        self.device.kick();
     }
 
     /// Everything that can go on without the device, in the order in which one waits for another.

@@ -10,6 +10,9 @@ use crate::pool::Device;
 use crate::space::{Contradiction, Layout, OpenRegion};
 use crate::units::{Epoch, Extent, Region, to_usize};
 
+/// Writes that are worth a checkpoint even on a nearly full pool.
+const CHECKPOINT_WORTH: u64 = 1 << 20;
+
 /// Who asks for space. Data and the two copies of map pages are kept apart, so that each is
 /// sequential and no damaged track takes both copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,7 @@ pub struct Space {
     /// Taken until the freeze of the running checkpoint and by itself, and since then by others.
     pub frozen: Vec<Extent>,
     pub taken: Vec<Extent>,
+    taken_sectors: u64,
     /// Found for the operation in front, which has no slot yet: a checkpoint that begins now must
     /// not record it, since only the slot says whose it is.
     unsealed: Vec<Extent>,
@@ -63,6 +67,7 @@ impl Space {
             open: [None, None, None],
             frozen: Vec::new(),
             taken: Vec::new(),
+            taken_sectors: 0,
             unsealed: Vec::new(),
             taken_in: HashMap::new(),
             freed: Vec::new(),
@@ -92,6 +97,12 @@ impl Space {
     /// Sectors that can be given out now.
     pub fn free(&self) -> u64 {
         self.free
+    }
+
+    /// Whether so much was taken since the last freeze that what it replaced should come back
+    /// now: waiting until nothing is free would stop all writes for a whole checkpoint.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.taken_sectors > (self.free / 2).max(self.layout.per(CHECKPOINT_WORTH))
     }
 
     /// Sectors that the next checkpoints will give back.
@@ -129,6 +140,7 @@ impl Space {
     /// The operation that space was found for has its slot.
     pub fn sealed(&mut self) {
         for extent in self.unsealed.drain(..) {
+            self.taken_sectors += extent.sectors;
             match self.taken.last_mut() {
                 Some(last) if last.end() == extent.start => last.sectors += extent.sectors,
                 _ => self.taken.push(extent),
@@ -157,6 +169,7 @@ impl Space {
     /// What a checkpoint has to record: taken and given back until now.
     pub fn freeze(&mut self) -> Vec<Extent> {
         assert!(self.frozen.is_empty(), "one checkpoint at a time");
+        self.taken_sectors = 0;
         self.frozen = std::mem::take(&mut self.taken);
         std::mem::take(&mut self.freed)
     }

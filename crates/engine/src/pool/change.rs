@@ -1,0 +1,236 @@
+//! Changes of a volume's bytes: which granules become what, at which fresh places.
+use block::{Data, Disk, Position};
+
+use crate::format::{BlockRecord, Encoding, Record, Span};
+use crate::overlay::{Displaced, Map, Stamp};
+use crate::pool::Pool;
+use crate::pool::queue::{Change, Content, Edge};
+use crate::pool::seal::{Batch, LARGE};
+use crate::units::{Checksum, Extent, Granule, Sector, Slot, VolumeId, to_usize};
+
+impl<D: Disk> Pool<D> {
+    pub(super) fn apply_change(&mut self, mut change: Change, batch: &mut Batch) -> Record {
+        self.touch(change.volume);
+        self.large_holes += usize::from(change.is_large_hole());
+        let (volume, position) = (change.volume, change.position);
+        let mut space = std::mem::take(&mut change.space);
+        self.space.sealed();
+        let spans = match change.content {
+            Content::Zeros => self.spans_of_zeros(&mut change, &mut space, batch),
+            Content::Bytes(ref data) if self.leaves_early(&change, data) => {
+                let data = data.clone();
+                self.send_early(&change, &data, &mut space, batch)
+            }
+            Content::Bytes(_) => self.spans_of_bytes(&mut change, &mut space, batch),
+        };
+        // Zeros need no space; what was found for them goes back unused.
+        space.retain(|extent| extent.sectors > 0);
+        for extent in space {
+            self.space.give_back(extent);
+        }
+        self.overlay_spans(volume, position, &spans, batch.slot);
+        Record::Update { volume, position, spans }
+    }
+
+    /// Enters what an operation changed into the overlay, and frees what that displaced.
+    pub(super) fn overlay_spans(
+        &mut self,
+        id: VolumeId,
+        position: Position,
+        spans: &[Span],
+        slot: Slot,
+    ) {
+        let map = Map { volume: id, height: self.volumes[&id].height() };
+        let stamp = Stamp { changed: position.seq, slot };
+        let mut displaced = Displaced::new();
+        for span in spans {
+            match span {
+                Span::Hole { first, count } => {
+                    self.active.insert_hole(map, *first, *count, stamp, &mut displaced);
+                }
+                Span::Blocks { first, blocks } => {
+                    self.active.insert_blocks(map, *first, blocks, stamp, &mut displaced);
+                }
+            }
+        }
+        self.free_displaced(displaced);
+    }
+
+    pub(super) fn free_displaced(&mut self, displaced: Displaced) {
+        for block in displaced {
+            let extent = Extent { start: block.place, sectors: u64::from(block.sectors) };
+            self.space.give_back(extent);
+            #[cfg(feature = "faults")]
+            if self.has_fault(crate::Fault::ReuseBeforeCheckpoint) {
+                self.space.reuse_at_once(extent);
+            }
+        }
+    }
+
+    /// Whether a write goes to the device before its checksums are computed: it is large, whole
+    /// granules, and none of them is a hole.
+    fn leaves_early(&self, change: &Change, data: &Data) -> bool {
+        let granule = to_usize(self.volumes[&change.volume].granule());
+        data.len() >= LARGE
+            && change.edges.is_empty()
+            && data.is_aligned(to_usize(self.space.layout.sector.bytes()))
+            && !data.chunks_exact(granule).any(is_zero)
+    }
+
+    /// Starts the writes of a large operation, and computes its checksums while they are under
+    /// way. The bytes cannot change meanwhile, and the record follows them as always.
+    fn send_early(
+        &mut self,
+        change: &Change,
+        data: &Data,
+        space: &mut Vec<Extent>,
+        batch: &mut Batch,
+    ) -> Vec<Span> {
+        let granule = to_usize(self.volumes[&change.volume].granule());
+        let sectors = self.space.layout.per(granule as u64);
+        let mut from = 0;
+        for extent in space.iter() {
+            let len = to_usize(self.space.layout.bytes(extent.sectors).0);
+            self.send_run(batch, extent.start, vec![data.slice(from..from + len)]);
+            from += len;
+        }
+        self.device.kick();
+        batch.sealed.bytes += data.len();
+        let places = space.drain(..).flat_map(|extent| {
+            (0..extent.sectors / sectors).map(move |at| Sector(extent.start.0 + at * sectors))
+        });
+        let blocks = places.zip(data.chunks_exact(granule)).map(|(place, bytes)| BlockRecord {
+            place,
+            sectors: u16::try_from(sectors).expect("a granule has at most 256 sectors"),
+            encoding: Encoding::Raw,
+            checksum: Checksum::of(bytes),
+        });
+        vec![Span::Blocks { first: change.first, blocks: blocks.collect() }]
+    }
+
+    fn spans_of_bytes(
+        &mut self,
+        change: &mut Change,
+        space: &mut [Extent],
+        batch: &mut Batch,
+    ) -> Vec<Span> {
+        let granule = to_usize(self.volumes[&change.volume].granule());
+        let Content::Bytes(data) = &change.content else { unreachable!("called for bytes") };
+        let data = data.clone();
+        let mut spans = Vec::new();
+        for at in change.first.0..change.end.0 {
+            let bytes = match take_edge(change, Granule(at), granule) {
+                Some(merged) => merged,
+                None => {
+                    let from = to_usize(at * granule as u64 - change.offset.0);
+                    data.slice(from..from + granule)
+                }
+            };
+            self.add_granule(&mut spans, Granule(at), bytes, space, batch);
+        }
+        spans
+    }
+
+    fn spans_of_zeros(
+        &mut self,
+        change: &mut Change,
+        space: &mut [Extent],
+        batch: &mut Batch,
+    ) -> Vec<Span> {
+        let granule = to_usize(self.volumes[&change.volume].granule());
+        let mut spans = Vec::new();
+        let (mut first, mut end) = (change.first.0, change.end.0);
+        if let Some(bytes) = take_edge(change, Granule(first), granule) {
+            self.add_granule(&mut spans, Granule(first), bytes, space, batch);
+            first += 1;
+        }
+        let tail = (first < end).then(|| take_edge(change, Granule(end - 1), granule)).flatten();
+        end -= u64::from(tail.is_some());
+        if first < end {
+            spans.push(Span::Hole { first: Granule(first), count: end - first });
+        }
+        if let Some(bytes) = tail {
+            self.add_granule(&mut spans, Granule(end), bytes, space, batch);
+        }
+        spans
+    }
+
+    /// One whole granule: a block at a fresh place, or a hole where it is all zeros.
+    fn add_granule(
+        &mut self,
+        spans: &mut Vec<Span>,
+        granule: Granule,
+        bytes: Data,
+        space: &mut [Extent],
+        batch: &mut Batch,
+    ) {
+        if is_zero(&bytes) {
+            match spans.last_mut() {
+                Some(Span::Hole { first, count }) if first.0 + *count == granule.0 => *count += 1,
+                _ => spans.push(Span::Hole { first: granule, count: 1 }),
+            }
+            return;
+        }
+        let sectors = self.space.layout.per(bytes.len() as u64);
+        let from = space.iter_mut().find(|extent| extent.sectors >= sectors);
+        let from = from.expect("space was found for every granule");
+        let place = from.start;
+        *from = Extent { start: Sector(place.0 + sectors), sectors: from.sectors - sectors };
+        let block = BlockRecord {
+            place,
+            sectors: u16::try_from(sectors).expect("a granule has at most 256 sectors"),
+            encoding: Encoding::Raw,
+            checksum: Checksum::of(&bytes),
+        };
+        match spans.last_mut() {
+            Some(Span::Blocks { first, blocks }) if first.0 + blocks.len() as u64 == granule.0 => {
+                blocks.push(block);
+            }
+            _ => spans.push(Span::Blocks { first: granule, blocks: vec![block] }),
+        }
+        batch.sealed.bytes += bytes.len();
+        batch.pieces.push((place, bytes));
+    }
+}
+
+impl Change {
+    /// Whether a checkpoint may have to leave a part of it to the next.
+    pub fn is_large_hole(&self) -> bool {
+        matches!(self.content, Content::Zeros) && (self.end.0 - 1) / 128 > self.first.0 / 128 + 1
+    }
+
+    /// Granules for which space has to be found: all of a write, the edges of zeros.
+    pub fn stored_granules(&self) -> u64 {
+        match self.content {
+            Content::Bytes(_) => self.end.0 - self.first.0,
+            Content::Zeros => self.edges.len() as u64,
+        }
+    }
+}
+
+/// The old bytes of an edge with the new ones laid over them.
+fn take_edge(change: &mut Change, granule: Granule, len: usize) -> Option<Data> {
+    let at = change.edges.iter().position(|edge| edge.granule() == Some(granule))?;
+    let Edge::Ready(_, mut buf) = change.edges.remove(at) else {
+        panic!("edges are read before their operation is sealed");
+    };
+    let start = granule.0 * len as u64;
+    let from = change.offset.0.max(start);
+    let to = (change.offset.0 + change.len.0).min(start + len as u64);
+    let within = to_usize(from - start)..to_usize(to - start);
+    match &change.content {
+        Content::Zeros => buf[within].fill(0),
+        Content::Bytes(data) => {
+            let skip = to_usize(from - change.offset.0);
+            let count = within.len();
+            buf[within].copy_from_slice(&data[skip..skip + count]);
+        }
+    }
+    Some(buf.into_data())
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    // Nearly all data differs in its first bytes; only what does not is looked at whole.
+    bytes[..16].iter().all(|byte| *byte == 0)
+        && bytes.chunks_exact(64).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)
+}
