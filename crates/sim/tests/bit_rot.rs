@@ -99,13 +99,17 @@ fn a_flipped_byte_is_never_returned_as_data() {
         total.merge(&flip_everywhere(&closed, volume, sector));
     }
     println!("{:#?}", total.counts);
-    seeds::require(&total, BYTES, &[
-        ("bytes flipped", 4_000),
-        ("refused to open", 20),
-        ("served from a second copy", 50),
-        ("damage reported", 100),
-        ("all bytes right", 500),
-    ]);
+    seeds::require(
+        &total,
+        BYTES,
+        &[
+            ("bytes flipped", 4_000),
+            ("refused to open", 20),
+            ("served from a second copy", 50),
+            ("damage reported", 100),
+            ("all bytes right", 500),
+        ],
+    );
 }
 
 /// Protects from a scrub-less pool that returns damage as data: every byte of one block.

@@ -46,7 +46,8 @@ impl Writer {
 
     fn verify(&self, pool: &mut Pool<CrashDisk>, end: u64, len: u64) {
         for offset in (0..end).step_by(usize::try_from(len).expect("small")) {
-            let read = Op::Read { volume: self.volume, offset: ByteOffset(offset), len: ByteLen(512) };
+            let read =
+                Op::Read { volume: self.volume, offset: ByteOffset(offset), len: ByteLen(512) };
             let Ok(Reply::Read(bytes)) = pool.run(read) else { panic!("a full pool can be read") };
             let tag = u8::try_from(offset / len % 250 + 1).expect("small");
             assert!(bytes.iter().all(|byte| *byte == tag), "what was acknowledged is there");

@@ -5,8 +5,8 @@ use block::{Buf, ByteLen, Wait};
 
 use crate::error::{CheckpointError, OpenError};
 use crate::format::{
-    Child, FAN_OUT, Malformed, PageId, PageKind, PagePtr, Record, Span, Superblock, child,
-    decode_object, verify_page,
+    Child, FAN_OUT, Malformed, PageId, PageKind, PagePtr, Record, SPACE_ROOTS_MAX, Span,
+    Superblock, child, decode_object, verify_page,
 };
 use crate::journal::{Replayed, Ring, replay};
 use crate::limits::{Limits, MAP_PAGE, SEQ_MAX, VOLUME_MAX};
@@ -298,18 +298,23 @@ impl<D: Wait> Pool<D> {
         Ok(())
     }
 
-    /// The pool takes in what the device has become larger by.
+    /// The pool takes in what the device has become larger by, and waits until that counts.
     pub fn grow(&mut self) -> Result<ByteLen, CheckpointError> {
         self.finish_job()?;
+        self.begin_grow();
+        self.finish_job()?;
+        Ok(self.space.layout.bytes(self.space.layout.sectors))
+    }
+
+    /// Begins a checkpoint that records the device's present size. No other may be running.
+    pub fn begin_grow(&mut self) {
         let layout = &self.space.layout;
         let size = self.device.disk.geometry().size;
         let sectors = layout.per(size.0 - size.0 % 4096);
-        let most = Layout { sectors, ..layout.clone() };
-        if sectors > layout.sectors && most.roots() <= crate::format::SPACE_ROOTS_MAX as u64 {
+        let grown = Layout { sectors, ..layout.clone() };
+        if sectors > layout.sectors && grown.roots() <= SPACE_ROOTS_MAX as u64 {
             self.begin_checkpoint_with(false, sectors);
-            self.finish_job()?;
         }
-        Ok(self.space.layout.bytes(self.space.layout.sectors))
     }
 }
 
