@@ -19,7 +19,7 @@ pub struct Options {
     start: Option<u64>,
 }
 
-/// One file each under `crates/sim/tests/`.
+/// One file each under `crates/sim/tests/`, of those that try many seeds.
 #[derive(Clone, Copy, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Suite {
@@ -27,12 +27,6 @@ enum Suite {
     Model,
     /// Power cuts: lost, torn and reordered writes
     PowerCut,
-    /// Damaged blocks
-    BitRot,
-    /// No space left
-    FullPool,
-    /// Faults that are planted on purpose, and must be found
-    Planted,
 }
 
 impl Suite {
@@ -40,9 +34,6 @@ impl Suite {
         match self {
             Suite::Model => "model",
             Suite::PowerCut => "power_cut",
-            Suite::BitRot => "bit_rot",
-            Suite::FullPool => "full_pool",
-            Suite::Planted => "planted",
         }
     }
 }

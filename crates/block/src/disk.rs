@@ -141,6 +141,31 @@ pub trait Disk {
     fn complete(&mut self) -> Option<Completion>;
 }
 
+/// A device that is lent: its owner has it back when the borrower is done, or has failed.
+impl<D: Disk> Disk for &mut D {
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+
+    fn submit(&mut self, id: IoId, io: Io) {
+        (**self).submit(id, io);
+    }
+
+    fn kick(&mut self) {
+        (**self).kick();
+    }
+
+    fn complete(&mut self) -> Option<Completion> {
+        (**self).complete()
+    }
+}
+
+impl<D: Wait> Wait for &mut D {
+    fn wait(&mut self, at_most: Option<Duration>) {
+        (**self).wait(at_most);
+    }
+}
+
 /// Waiting is not the engine's: it belongs to whoever owns the loop.
 pub trait Wait: Disk {
     /// Kicks, then sleeps until a completion can be had or the time is over. Returns at once when

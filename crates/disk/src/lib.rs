@@ -3,6 +3,18 @@
 //! Two backends do the same work: io_uring, and a pool of threads for systems that refuse it.
 //! Buffers are not registered with the kernel: registration wants one fixed region, and a
 //! [`block::Buf`] comes from the heap.
+/// Says on the real standard error that a test was skipped: the test runner would keep a captured
+/// line to itself.
+#[cfg(test)]
+macro_rules! skipped {
+    ($($text:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+#[cfg(test)]
+pub(crate) use skipped;
+
 mod blocking;
 mod error;
 mod flight;

@@ -136,13 +136,13 @@ mod tests {
         let scratch = Scratch::file(1 << 20);
         let file = File::open(scratch.path()).unwrap();
         if !switch_to_direct(scratch.path(), &file).unwrap() {
-            eprintln!("SKIPPED: no direct IO in {}", scratch.path().display());
+            crate::skipped!("SKIPPED: no direct IO in {}", scratch.path().display());
             return;
         }
         let tried = tried(&file).unwrap();
         assert_ne!(tried, Support::Untold);
         match declared(&file).unwrap() {
-            Support::Untold => eprintln!("SKIPPED: the kernel does not declare an alignment"),
+            Support::Untold => crate::skipped!("SKIPPED: the kernel does not declare an alignment"),
             declared => assert_eq!(tried, declared),
         }
     }

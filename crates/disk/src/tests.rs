@@ -64,7 +64,7 @@ fn with_each_backend(test: impl Fn(&OpenOptions)) {
     let scratch = Scratch::file(4096);
     for backend in [Backend::Ring, Backend::Threads] {
         match crate::open(scratch.path(), &with(backend)) {
-            Err(OpenError::NoRing { source }) => eprintln!("SKIPPED for io_uring: {source}"),
+            Err(OpenError::NoRing { source }) => crate::skipped!("SKIPPED for io_uring: {source}"),
             found => {
                 drop(found.unwrap());
                 test(&with(backend));

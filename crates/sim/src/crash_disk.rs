@@ -88,6 +88,9 @@ pub struct CrashDisk {
     faults: Faults,
     counters: Counters,
     stop_at: Option<u64>,
+    /// What comes behind the stop is refused with an error instead of being swallowed.
+    refuses: bool,
+    refused: VecDeque<Completion>,
     /// Somebody waited: the next call for a completion must give one.
     owed: bool,
 }
@@ -113,6 +116,8 @@ impl CrashDisk {
             faults: Faults::default(),
             counters: Counters::default(),
             stop_at: None,
+            refuses: false,
+            refused: VecDeque::new(),
             owed: false,
         }
     }
@@ -154,6 +159,13 @@ impl CrashDisk {
     /// ones are swallowed and never complete. Reads are still served.
     pub fn stop_at(&mut self, boundary: u64) {
         self.stop_at = Some(boundary);
+    }
+
+    /// Like [`CrashDisk::stop_at`], but later writes and flushes end at once with an error: for
+    /// callers that would wait for ever.
+    pub fn refuse_at(&mut self, boundary: u64) {
+        self.stop_at = Some(boundary);
+        self.refuses = true;
     }
 
     /// Whether the boundary of [`CrashDisk::stop_at`] is reached: it is time for the crash.

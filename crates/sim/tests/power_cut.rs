@@ -5,9 +5,10 @@ mod seeds;
 use std::collections::BTreeSet;
 
 use block::SectorSize;
+use engine::Pool;
 use engine::check::{Depth, check};
 use sim::workload::{Driver, Expected, Mix, Outcome, Paths, Recovery, open_options};
-use sim::{Budget, CrashDisk, Delivery, Rng};
+use sim::{Budget, CrashDisk, Delivery, Image, Rng};
 
 const WORKLOADS: u64 = 250;
 const BOUNDARIES_EACH: u64 = 8;
@@ -19,6 +20,21 @@ fn run_until(seed: u64, boundary: u64) -> (Driver, Outcome) {
     driver.pool().disk_mut().stop_at(boundary);
     let outcome = driver.run(OPERATIONS);
     (driver, outcome)
+}
+
+/// Cuts the power again while the pool is being opened, at a write of that opening.
+fn cut_while_opening(expected: &mut Expected<'_>, image: &Image, rng: &mut Rng, paths: &mut Paths) {
+    let mut disk = CrashDisk::from_image(image.clone(), rng.next_u64());
+    disk.refuse_at(1 + rng.below(24));
+    let opened = Pool::open(&mut disk, open_options()).map(|_| ());
+    paths.add(if opened.is_ok() { "opened before the cut" } else { "cut while opening" }, 1);
+    let images = disk.crash_images(SectorSize::B512, Budget::default(), rng);
+    for image in images.take(6) {
+        let disk = CrashDisk::from_image(image, 7);
+        if let Err(problem) = expected.verify(disk, Recovery::PowerCut, open_options()) {
+            panic!("after a power cut while opening: {problem}");
+        }
+    }
 }
 
 /// Opens one image, verifies it, and now and then goes on working and cuts the power again.
@@ -62,12 +78,16 @@ fn cut(seed: u64, boundary: u64, paths: &mut Paths) {
     let unflushed = driver.history.entries[driver.history.flushed..].iter();
     let in_flight: BTreeSet<_> = unflushed.map(|entry| entry.change.volume()).collect();
     let mut expected = Expected::new(&driver.history);
+    let mut again = rng.fork();
     let images = disk.crash_images(tear, Budget::default(), &mut rng);
     paths.add("boundaries", 1);
     paths.add(if images.is_exhaustive() { "exhaustive" } else { "sampled" }, 1);
     paths.add("with several volumes in flight", u64::from(in_flight.len() > 1));
     for (at, image) in images.enumerate() {
         paths.add("images", 1);
+        if at % 8 == 3 {
+            cut_while_opening(&mut expected, &image, &mut again, paths);
+        }
         let disk = CrashDisk::from_image(image, seed);
         verify_image(&mut expected, disk, at % 16 == 5, paths);
     }
@@ -108,6 +128,7 @@ fn a_power_cut_at_any_write_loses_nothing_that_was_flushed() {
             ("second cuts", 1_000),
             ("slots replayed", 40_000),
             ("kills", 1_000),
+            ("cut while opening", 5_000),
         ],
     );
 }

@@ -31,7 +31,7 @@ fn with_each_delivery(test: impl Fn(&mut RingDisk)) {
         let scratch = Scratch::file(MIB);
         match RingDisk::with_delivery(target(&scratch), 8, &[delivery]) {
             Ok(mut disk) => test(&mut disk),
-            Err((_, error)) => eprintln!("SKIPPED for {delivery:?}: {error}"),
+            Err((_, error)) => crate::skipped!("SKIPPED for {delivery:?}: {error}"),
         }
     }
 }
@@ -65,7 +65,7 @@ fn a_disk_that_moves_with_io_in_flight_fails_loudly_and_leaks() {
     let scratch = Scratch::file(MIB);
     let bound = [Delivery::Deferred];
     let Ok(mut disk) = RingDisk::with_delivery(target(&scratch), 8, &bound) else {
-        eprintln!("SKIPPED: this kernel binds no ring to a thread");
+        crate::skipped!("SKIPPED: this kernel binds no ring to a thread");
         return;
     };
     // The result of a flush stays in the kernel until this thread, and no other, asks for it.

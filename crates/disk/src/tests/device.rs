@@ -29,7 +29,7 @@ impl Loop {
             Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
             Err(error) => error.to_string(),
         };
-        eprintln!("SKIPPED: no loop device (root is needed): {reason}");
+        crate::skipped!("SKIPPED: no loop device (root is needed): {reason}");
         None
     }
 

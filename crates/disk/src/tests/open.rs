@@ -70,7 +70,7 @@ fn a_direct_disk_is_open_for_direct_io() {
         let geometry = disk.geometry();
         let mut flags = flags_of_descriptors(scratch.path()).into_iter();
         if geometry.mode == IoMode::Buffered {
-            eprintln!("SKIPPED: no direct IO in {}", scratch.path().display());
+            crate::skipped!("SKIPPED: no direct IO in {}", scratch.path().display());
             return;
         }
         assert!(flags.any(|flags| flags & libc::O_DIRECT != 0));
@@ -85,7 +85,7 @@ fn a_buffered_disk_works_and_says_so() {
     let mut directories = vec![std::env::temp_dir()];
     match Path::new("/dev/shm").is_dir() {
         true => directories.push("/dev/shm".into()),
-        false => eprintln!("SKIPPED in part: no tmpfs at /dev/shm"),
+        false => crate::skipped!("SKIPPED in part: no tmpfs at /dev/shm"),
     }
     for directory in directories {
         with_each_backend(|options| {
@@ -112,7 +112,7 @@ fn a_buffered_disk_works_and_says_so() {
 #[test]
 fn a_file_in_memory_serves_in_whichever_mode_it_allows() {
     if !Path::new("/dev/shm").is_dir() {
-        eprintln!("SKIPPED: no tmpfs at /dev/shm");
+        crate::skipped!("SKIPPED: no tmpfs at /dev/shm");
         return;
     }
     with_each_backend(|options| {
@@ -205,16 +205,14 @@ fn a_disk_names_its_backend() {
     });
 }
 
+/// Tells the other process of the next test which file to write.
+const VICTIM_PATH: &str = "POLLUX_DISK_VICTIM_PATH";
+
 /// The other process of the next test; does nothing when it is run alone.
 #[test]
-#[ignore = "is run by another test, which gives it a path"]
 fn a_process_that_writes_until_it_is_killed() {
-    let mut path = String::new();
-    std::io::stdin().read_line(&mut path).unwrap();
-    if path.is_empty() {
-        return;
-    }
-    let mut disk = crate::open(path.trim_end(), &OpenOptions::default()).unwrap();
+    let Some(path) = std::env::var_os(VICTIM_PATH) else { return };
+    let mut disk = crate::open(path, &OpenOptions::default()).unwrap();
     for number in 0.. {
         disk.submit(IoId(number), write(number % 1024 * 65_536, 7, 65_536));
         if number == 128 {
@@ -232,13 +230,12 @@ fn a_process_that_writes_until_it_is_killed() {
 fn the_lock_holds_against_another_process_and_ends_with_it() {
     let scratch = Scratch::file(64 * MIB);
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "--nocapture"])
+        .args(["--exact", "--nocapture"])
         .arg("tests::open::a_process_that_writes_until_it_is_killed")
-        .stdin(Stdio::piped())
+        .env(VICTIM_PATH, scratch.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    writeln!(child.stdin.take().unwrap(), "{}", scratch.path().display()).unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
     let writing = output.lines().any(|line| line.unwrap().ends_with("writing"));
     assert!(writing, "the other process did not come that far");

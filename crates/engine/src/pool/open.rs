@@ -5,7 +5,7 @@ use block::{Buf, ByteLen, Wait};
 
 use crate::error::{CheckpointError, OpenError};
 use crate::format::{
-    Child, FAN_OUT, Malformed, PageId, PageKind, PagePtr, Record, SPACE_ROOTS_MAX, Span,
+    Child, Encoding, FAN_OUT, Malformed, PageId, PageKind, PagePtr, Record, SPACE_ROOTS_MAX, Span,
     Superblock, child, decode_object, verify_page,
 };
 use crate::journal::{Replayed, Ring, replay};
@@ -122,6 +122,9 @@ fn check_volume(layout: &Layout, volume: &Durable) -> Result<(), OpenError> {
         }
         Child::Page { .. } if volume.height == 0 => Err(malformed("height of a volume's map")),
         _ if volume.height > 7 || volume.header.size == 0 => Err(malformed("size of a volume")),
+        _ if volume.root.changed().0 > SEQ_MAX || volume.position.seq.0 >= SEQ_MAX => {
+            Err(malformed("position of a volume"))
+        }
         _ if volume.stored > layout.sectors => Err(malformed("stored sectors of a volume")),
         _ => Ok(()),
     }
@@ -131,6 +134,8 @@ impl<D: Wait> Pool<D> {
     /// Opens a pool for service. What the journal holds is replayed, and a first checkpoint makes
     /// a new session of it, so that nothing of the old one can be taken for new.
     pub fn open(mut disk: D, options: OpenOptions) -> Result<Pool<D>, OpenError> {
+        // Another version, or a ruined pair, is refused before anything is written.
+        newest_superblock(&mut disk, &options)?;
         mend_superblocks(&mut disk)?;
         let mut pool = Pool::load(disk, options)?;
         // Space of replayed slots is in use from here on; what they displaced is not yet free.
@@ -217,6 +222,9 @@ impl<D: Wait> Pool<D> {
     fn replay_record(&mut self, slot: Slot, record: Record) -> Result<(), OpenError> {
         let id = record.volume();
         if let Record::Create { volume, header } = record {
+            if volume.0 >> 48 != 0 {
+                return Err(malformed("number of a volume"));
+            }
             self.names.insert(header.name.clone(), volume);
             let created = Volume::new(volume, Durable::with_header(*header));
             check_volume(&self.space.layout, &created.kept)?;
@@ -248,6 +256,9 @@ impl<D: Wait> Pool<D> {
             Record::Delete { .. } => self.replay_delete(id),
             Record::Carry { first, count, changed, .. } => {
                 check_run(first, count, granules)?;
+                if changed.0 >= SEQ_MAX {
+                    return Err(malformed("stamp of a hole"));
+                }
                 let end = Granule(first.0 + count);
                 self.carried.add(id, changed, Hole { first, end });
             }
@@ -289,7 +300,8 @@ impl<D: Wait> Pool<D> {
             let Span::Blocks { blocks, .. } = span else { continue };
             for block in blocks {
                 let extent = Extent { start: block.place, sectors: u64::from(block.sectors) };
-                if !self.space.layout.holds(extent) || extent.sectors != sectors {
+                let raw = block.encoding == Encoding::Raw;
+                if !self.space.layout.holds(extent) || extent.sectors != sectors || !raw {
                     return Err(malformed("place of a block"));
                 }
                 self.space.claim(extent)?;

@@ -61,21 +61,21 @@ pub fn newest_superblock<D: Wait>(
 /// Makes both copies of each pair the same. A pair that was torn once and is torn again would
 /// have no good copy left; and an epoch counts only when both of its copies are there.
 pub fn mend_superblocks<D: Wait>(disk: &mut D) -> Result<(), OpenError> {
-    let mut mended = false;
     for epoch in [Epoch(0), Epoch(1)] {
         let found = pair(disk, epoch);
         let Some(good) = newer(found.clone()) else { continue };
         for (copy, found) in (0..).zip(&found) {
-            if found.as_ref() != Ok(&good) {
-                let mut bytes = Buf::zeroed(SUPERBLOCK_LEN);
-                good.encode(&mut bytes);
-                blocking::write(disk, Layout::superblock(epoch, copy), bytes.into_data())?;
-                mended = true;
+            if found.as_ref() == Ok(&good) {
+                continue;
             }
+            // The good copy may be in the device's cache alone. It must be durable before the
+            // other one is touched, or a power cut could tear both.
+            blocking::flush(disk)?;
+            let mut bytes = Buf::zeroed(SUPERBLOCK_LEN);
+            good.encode(&mut bytes);
+            blocking::write(disk, Layout::superblock(epoch, copy), bytes.into_data())?;
+            blocking::flush(disk)?;
         }
-    }
-    if mended {
-        blocking::flush(disk)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use block::{
 };
 
 use super::cache::Landing;
-use super::faults::error;
+use super::faults::{EIO, error};
 use super::{CrashDisk, Delivery, InFlight, Queued, Task};
 
 impl Disk for CrashDisk {
@@ -35,6 +35,11 @@ impl Disk for CrashDisk {
         for queued in std::mem::take(&mut self.queue) {
             if self.stopped() && !matches!(queued.io, Io::Read { .. }) {
                 self.counters.swallowed += 1;
+                if self.refuses {
+                    let (operation, at, len) = described(&queued.io);
+                    let error = error(operation, at, len, DiskErrorKind::System(EIO));
+                    self.refused.push_back(Completion { id: queued.id, result: Err(error) });
+                }
                 continue;
             }
             let id = queued.id;
@@ -44,6 +49,9 @@ impl Disk for CrashDisk {
     }
 
     fn complete(&mut self) -> Option<Completion> {
+        if let Some(refused) = self.refused.pop_front() {
+            return Some(refused);
+        }
         if self.in_flight.is_empty() {
             return None;
         }

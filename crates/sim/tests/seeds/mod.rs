@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sim::workload::Paths;
 
-fn from_env(name: &str) -> Option<u64> {
+/// A number from the environment.
+pub fn from_env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is not a number")))
 }
@@ -40,7 +41,9 @@ pub fn run(seeds: Range<u64>, one: impl Fn(u64) -> Paths + Sync) -> Paths {
         }
     });
     if let Some(seed) = failed.into_inner().expect("not poisoned") {
-        panic!("seed {seed} failed; run it alone with POLLUX_SIM_START={seed} POLLUX_SIM_SEEDS=1");
+        panic!(
+            "number {seed} failed; a seed runs alone with POLLUX_SIM_START={seed} POLLUX_SIM_SEEDS=1"
+        );
     }
     total.into_inner().expect("not poisoned")
 }
