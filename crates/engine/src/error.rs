@@ -139,6 +139,8 @@ pub enum OpenError {
     Malformed(#[from] Malformed),
     #[error("the device failed: {0}")]
     Device(#[from] DiskError),
+    #[error("the pool failed while it was opened: {reason}")]
+    Failed { reason: String },
     #[error("the pool's parts contradict one another: {0}; rebuild this replica")]
     Contradiction(#[from] Contradiction),
 }
@@ -164,4 +166,6 @@ pub enum CheckpointError {
     PageDamaged { what: &'static str, problem: PageProblem },
     #[error("{0}")]
     Contradiction(#[from] Contradiction),
+    #[error("the pool has failed: {reason}")]
+    PoolFailed { reason: String },
 }

@@ -101,8 +101,6 @@ pub struct Volume {
     pub durable: Position,
     /// As of the newest accepted operation: what later ones are judged by.
     pub front: Front,
-    /// Changed since the last checkpoint began.
-    pub dirty: bool,
 }
 
 /// What a volume will be when everything that was accepted is done.
@@ -117,7 +115,7 @@ impl Volume {
     pub fn new(id: VolumeId, kept: Durable) -> Volume {
         let position = kept.position;
         let front = Front { size: kept.header.size, position, deleted: kept.deleting };
-        Volume { id, kept, held: position, durable: position, front, dirty: false }
+        Volume { id, kept, held: position, durable: position, front }
     }
 
     pub fn granule(&self) -> u64 {
@@ -145,8 +143,12 @@ impl Durable {
 
     /// Levels that a map of the present size needs.
     pub fn needed_height(&self) -> u8 {
-        let granules = self.header.size.div_ceil(self.header.block_size.granule());
-        height_for(granules).max(self.height)
+        self.height_of(self.header.size)
+    }
+
+    /// Levels that its map would need with another size.
+    pub fn height_of(&self, size: u64) -> u8 {
+        height_for(size.div_ceil(self.header.block_size.granule())).max(self.height)
     }
 
     fn blank() -> Durable {

@@ -131,3 +131,34 @@ fn a_checkpoint_that_fails_leaves_the_last_one_in_force() {
         assert_eq!(rot::count_blocks(pool), rot::WRITES, "nothing that was flushed is lost");
     }
 }
+
+/// Protects from a checkpoint that goes on over a failed flush and commits what was dropped.
+#[test]
+fn nothing_is_committed_once_a_flush_has_failed() {
+    let mut pool = fresh(8 << 20, SectorSize::B4096);
+    let volume = create(&mut pool, "v", 1 << 20, 4096);
+    (1..20).for_each(|granule| write(&mut pool, volume, granule, granule));
+    let epoch = pool.info().epoch;
+    pool.disk_mut().fail_next_flush();
+    pool.run(Op::Flush).expect_err("the flush failed");
+    pool.checkpoint().expect_err("a failed pool makes no checkpoint");
+    pool.grow().expect_err("nor does it grow");
+    assert_eq!(pool.info().epoch, epoch);
+    assert!(pool.is_quiet(), "nothing is waited for any more");
+    pool.close().map(|_| ()).expect_err("nor is it closed in order");
+}
+
+/// Protects from a checkpoint that waits for ever for a slot whose write was lost.
+#[test]
+fn a_lost_slot_ends_the_checkpoint_that_waits_for_it() {
+    let mut pool = fresh(8 << 20, SectorSize::B4096);
+    let volume = create(&mut pool, "v", 1 << 20, 4096);
+    pool.disk_mut().fail_writes(ByteOffset(2 << 20), ByteLen(256 << 10));
+    let (position, offset) = (Position::new(1, 1), ByteOffset(0));
+    pool.submit(
+        RequestId(1),
+        Op::Write { volume, position, offset, data: Data::copy_of(&bytes_of(0)) },
+    );
+    pool.checkpoint().expect_err("the slot was lost");
+    assert!(matches!(pool.reply(), Some((RequestId(1), Err(_)))));
+}

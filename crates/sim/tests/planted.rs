@@ -10,7 +10,7 @@ use sim::workload::{Driver, Expected, Mix, Outcome, Recovery, open_options};
 use sim::{Budget, CrashDisk, Delivery, Rng};
 
 /// Seeds within which every fault must be found.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 3000;
 
 fn with_fault(fault: Option<Fault>) -> OpenOptions {
     OpenOptions { fault, ..open_options() }

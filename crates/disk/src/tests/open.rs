@@ -1,5 +1,5 @@
 //! What may be opened, how, and what is left behind when it may not.
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 

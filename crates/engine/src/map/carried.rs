@@ -10,6 +10,10 @@ use block::Seq;
 
 use crate::units::{Granule, VolumeId};
 
+/// Leaves behind its first that a hole may touch and still be finished at once. A write of zeros
+/// reaches no further, so only discards and zeroings are ever carried.
+pub const SMALL_HOLE_LEAVES: u64 = 2;
+
 /// Holes that may be unfinished at once. Each is a record in the journal after every checkpoint.
 pub const CARRIED_MAX: usize = 256;
 

@@ -12,7 +12,7 @@ use crate::format::{
 };
 use crate::limits::{CHECKPOINT_IO_MAX, MAP_PAGE, SEQ_MAX};
 use crate::map::writer::Wrote;
-use crate::map::{Carried, Got, Hole, PageWriter, Pages, Waiter};
+use crate::map::{Carried, Got, Hole, PageWriter, Pages, SMALL_HOLE_LEAVES, Waiter};
 use crate::overlay::{Update, VolumeOverlay};
 use crate::pool::Device;
 use crate::space::Space;
@@ -177,7 +177,7 @@ impl Merge {
             let count = start + count - at;
             // Small holes are bounded by their number; only what reaches over several leaves
             // draws on the budget.
-            if *cx.budget > 0 || at / 128 + 1 >= (at + count - 1) / 128 {
+            if *cx.budget > 0 || at / 128 + SMALL_HOLE_LEAVES >= (at + count - 1) / 128 {
                 return Some((at, Update::Hole { count, changed, slot }));
             }
             self.cursor = at + count;

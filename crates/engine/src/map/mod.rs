@@ -8,7 +8,7 @@ mod pages;
 mod tests;
 mod writer;
 
-pub use carried::{CARRIED_MAX, CARRIED_STEPS, Carried, Hole};
+pub use carried::{CARRIED_MAX, CARRIED_STEPS, Carried, Hole, SMALL_HOLE_LEAVES};
 pub use directory::{DirectoryContext, DirectoryEdit, DirectoryStep};
 pub use lookup::{Cursor, Found, Tree, lookup};
 pub use merge::{Merge, MergeContext, MergeStep, Source};

@@ -120,14 +120,14 @@ impl Pages {
         device: &mut Device<D>,
     ) -> Got {
         let key = PageKey::from(ptr);
-        if let Some(&at) = self.index.get(&key) {
-            self.cached[at].hot = true;
-            return Got::Page(Arc::clone(&self.cached[at].page));
-        }
         if waiter == Waiter::Pump
             && let Some(page) = self.delivered.remove(&key)
         {
             return Got::Page(page);
+        }
+        if let Some(&at) = self.index.get(&key) {
+            self.cached[at].hot = true;
+            return Got::Page(Arc::clone(&self.cached[at].page));
         }
         if let Some(problem) = self.bad.get(&key) {
             return Got::Bad(*problem);

@@ -3,9 +3,10 @@ use block::{ByteLen, ByteOffset, Disk, LOGICAL_SECTOR, Position};
 
 use crate::error::OpError;
 use crate::limits::{SEQ_MAX, STATE_MAX, WRITE_MAX};
+use crate::pool::change::is_zero;
 use crate::pool::queue::{Change, Content, Edge, Kind, Queued};
 use crate::pool::{Op, Pool, Reply, RequestId, Zeroing};
-use crate::units::{Granule, VolumeId};
+use crate::units::{Granule, VolumeId, to_usize};
 use crate::volume::{Durable, Volume, VolumeSpec, check_size};
 
 impl<D: Disk> Pool<D> {
@@ -95,9 +96,11 @@ impl<D: Disk> Pool<D> {
         if !end.is_multiple_of(granule) && (last != first || edges.is_empty()) {
             edges.push(Edge::Wanted(Granule(last)));
         }
+        let stored = stored_granules(&content, offset, granule, (first, last), edges.len() as u64);
         let (first, end) = (Granule(first), Granule(last + 1));
         let space = Vec::new();
-        let change = Change { volume, position, offset, len, content, first, end, edges, space };
+        let change =
+            Change { volume, position, offset, len, content, first, end, edges, space, stored };
         Ok(Kind::Change(Box::new(change)))
     }
 
@@ -134,9 +137,7 @@ impl<D: Disk> Pool<D> {
                 self.volumes.insert(*volume, Volume::new(*volume, Durable::born(spec)));
             }
             Kind::Delete { volume } => {
-                let volume = self.volumes.get_mut(volume).expect("it was looked up");
-                volume.front.deleted = true;
-                self.names.remove(&volume.kept.header.name);
+                self.volumes.get_mut(volume).expect("it was looked up").front.deleted = true;
             }
             Kind::Grow { volume, size, .. } => {
                 self.volumes.get_mut(volume).expect("it was looked up").front.size = size.0;
@@ -189,7 +190,52 @@ impl<D: Disk> Pool<D> {
     }
 }
 
+impl<D: Disk> Pool<D> {
+    /// An operation was accepted in view of one before it, which was then refused: the operation
+    /// in front is judged again by what really is.
+    pub(super) fn became_illegal(&mut self) -> Option<OpError> {
+        let front = self.queue.front()?;
+        let volume = front.kind.volume()?;
+        let Some(found) = self.volumes.get(&volume).filter(|found| !found.kept.deleting) else {
+            return Some(OpError::UnknownVolume { volume });
+        };
+        let Kind::Change(change) = &front.kind else { return None };
+        let (offset, len, size) = (change.offset, change.len, ByteLen(found.kept.header.size));
+        (offset.0 + len.0 > size.0).then_some(OpError::BeyondEnd { offset, len, size })
+    }
+
+    /// An operation that was accepted is not done after all: later ones are judged without it.
+    pub(super) fn undo_accepted(&mut self, kind: &Kind) {
+        let Some(id) = kind.volume() else { return };
+        if let Kind::Create { spec, .. } = kind {
+            self.names.remove(&spec.name);
+            self.volumes.remove(&id);
+            return;
+        }
+        let (position, size) = (self.queue.last_position(id), self.queue.last_size(id));
+        let Some(volume) = self.volumes.get_mut(&id) else { return };
+        match kind {
+            Kind::Delete { .. } => volume.front.deleted = false,
+            Kind::Grow { .. } => volume.front.size = size.unwrap_or(volume.kept.header.size),
+            _ => {}
+        }
+        volume.front.position = position.unwrap_or(volume.kept.position);
+    }
+}
+
 impl Kind {
+    pub fn volume(&self) -> Option<VolumeId> {
+        match self {
+            Kind::Change(change) => Some(change.volume),
+            Kind::Mark { volume, .. }
+            | Kind::SetState { volume, .. }
+            | Kind::Grow { volume, .. }
+            | Kind::Create { volume, .. }
+            | Kind::Delete { volume } => Some(*volume),
+            Kind::Flush => None,
+        }
+    }
+
     pub fn position(&self) -> Option<(VolumeId, Position)> {
         match self {
             Kind::Change(change) => Some((change.volume, change.position)),
@@ -207,4 +253,23 @@ impl Kind {
             _ => Reply::Done,
         }
     }
+}
+
+/// Granules for which space has to be found: those of a write that are not all zeros, and those
+/// that are covered in part, whatever they turn out to be.
+fn stored_granules(
+    content: &Content,
+    offset: ByteOffset,
+    granule: u64,
+    (first, last): (u64, u64),
+    edges: u64,
+) -> u64 {
+    let Content::Bytes(data) = content else { return edges };
+    let whole = (first..=last).filter(|at| {
+        let (start, end) = (at * granule, (at + 1) * granule);
+        start >= offset.0
+            && end <= offset.0 + data.len() as u64
+            && !is_zero(&data[to_usize(start - offset.0)..to_usize(end - offset.0)])
+    });
+    edges + whole.count() as u64
 }

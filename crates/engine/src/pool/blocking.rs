@@ -95,12 +95,15 @@ impl<D: Wait> Pool<D> {
 
     pub(super) fn finish_job(&mut self) -> Result<(), CheckpointError> {
         self.poll();
-        while self.job.is_some() && self.failure.is_none() {
+        while self.job.is_some() {
             self.wait();
         }
-        match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(()),
+        match (self.failure.clone(), &self.condition) {
+            (Some(failure), _) => Err(failure),
+            (None, Condition::Failed(reason)) => {
+                Err(CheckpointError::PoolFailed { reason: reason.clone() })
+            }
+            (None, Condition::Serving | Condition::Closing) => Ok(()),
         }
     }
 
@@ -112,11 +115,9 @@ impl<D: Wait> Pool<D> {
             self.wait();
         }
         self.finish_job()?;
-        if self.is_serving() {
-            self.condition = Condition::Closing;
-            self.begin_checkpoint(true);
-            self.finish_job()?;
-        }
+        self.condition = Condition::Closing;
+        self.begin_checkpoint(true);
+        self.finish_job()?;
         Ok(self.device.disk)
     }
 

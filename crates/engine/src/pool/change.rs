@@ -2,6 +2,7 @@
 use block::{Data, Disk, Position};
 
 use crate::format::{BlockRecord, Encoding, Record, Span};
+use crate::map::SMALL_HOLE_LEAVES;
 use crate::overlay::{Displaced, Map, Stamp};
 use crate::pool::Pool;
 use crate::pool::queue::{Change, Content, Edge};
@@ -196,15 +197,7 @@ impl<D: Disk> Pool<D> {
 impl Change {
     /// Whether a checkpoint may have to leave a part of it to the next.
     pub fn is_large_hole(&self) -> bool {
-        matches!(self.content, Content::Zeros) && (self.end.0 - 1) / 128 > self.first.0 / 128 + 1
-    }
-
-    /// Granules for which space has to be found: all of a write, the edges of zeros.
-    pub fn stored_granules(&self) -> u64 {
-        match self.content {
-            Content::Bytes(_) => self.end.0 - self.first.0,
-            Content::Zeros => self.edges.len() as u64,
-        }
+        (self.end.0 - 1) / 128 > self.first.0 / 128 + SMALL_HOLE_LEAVES
     }
 }
 
@@ -229,7 +222,7 @@ fn take_edge(change: &mut Change, granule: Granule, len: usize) -> Option<Data> 
     Some(buf.into_data())
 }
 
-fn is_zero(bytes: &[u8]) -> bool {
+pub(super) fn is_zero(bytes: &[u8]) -> bool {
     // Nearly all data differs in its first bytes; only what does not is looked at whole.
     bytes[..16].iter().all(|byte| *byte == 0)
         && bytes.chunks_exact(64).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)

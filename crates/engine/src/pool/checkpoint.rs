@@ -67,8 +67,8 @@ pub struct Job {
     writer: PageWriter,
     freed: Vec<Extent>,
     carried: Carried,
-    /// Holes that may still be gone on with in this checkpoint.
-    steps: usize,
+    /// Deletions and unfinished holes that this checkpoint goes on with, behind the updates.
+    later: Vec<Work>,
     /// Large holes among the frozen updates.
     pub large_holes: usize,
     budget: u64,
@@ -82,18 +82,9 @@ pub struct Job {
 }
 
 impl Job {
-    /// Updates are merged; now as many unfinished holes and deletions as one checkpoint takes.
+    /// Updates are merged; now the unfinished holes, and then the directory.
     fn next_holes(&mut self) -> Step {
-        let deleting = self.records.iter().filter_map(|(id, record)| {
-            let deleting = record.as_ref().is_some_and(|record| record.deleting);
-            deleting.then_some(Work::Delete(*id))
-        });
-        let holes = self.carried.iter().filter_map(|(volume, changed, _)| {
-            let record = self.records.get(&volume)?.as_ref()?;
-            (!record.deleting).then_some(Work::Hole { volume, changed })
-        });
-        let steps = if self.budget == 0 { 0 } else { std::mem::take(&mut self.steps) };
-        let left: Vec<Work> = deleting.chain(holes).take(steps).collect();
+        let left = std::mem::take(&mut self.later);
         if left.is_empty() {
             let changes = self.records.clone();
             let (root, height) = (self.superblock.directory, self.superblock.directory_height);
@@ -110,7 +101,7 @@ impl Job {
 }
 
 impl<D: Disk> Pool<D> {
-    fn wants_checkpoint(&self) -> bool {
+    pub(super) fn wants_checkpoint(&self) -> bool {
         self.checkpoint_wanted
             || self.ring.wants_checkpoint()
             || self.space.wants_checkpoint()
@@ -155,13 +146,13 @@ impl<D: Disk> Pool<D> {
         self.checkpoint_wanted = false;
         let pages_max = self.checkpoint_need() / (2 * self.space.layout.page());
         let frozen = std::mem::take(&mut self.active);
-        let mut records = BTreeMap::new();
-        for volume in self.volumes.values_mut() {
-            let unfinished = volume.kept.deleting || self.carried.of(volume.id).next().is_some();
-            if std::mem::take(&mut volume.dirty) || unfinished {
-                records.insert(volume.id, Some(volume.kept.clone()));
-            }
-        }
+        let deletions = self.deleting.iter().map(|id| Work::Delete(*id));
+        let holes = self.carried.iter().map(|(volume, changed, _)| Work::Hole { volume, changed });
+        let later: Vec<Work> = deletions.chain(holes).take(CARRIED_STEPS).collect();
+        let mut changed = std::mem::take(&mut self.dirty);
+        changed.extend(later.iter().map(|work| work.volume()));
+        let records: BTreeMap<_, _> =
+            changed.into_iter().map(|id| (id, Some(self.volumes[&id].kept.clone()))).collect();
         let left = frozen.volumes().map(Work::Updates).collect();
         let epoch = Epoch(self.superblock.epoch.0 + 1);
         let layout = Layout { sectors, ..self.space.layout.clone() };
@@ -182,7 +173,7 @@ impl<D: Disk> Pool<D> {
             writer: PageWriter::new(superblock.pool(), epoch),
             freed: self.space.freeze(),
             carried: self.carried.clone(),
-            steps: CARRIED_STEPS,
+            later,
             large_holes: std::mem::take(&mut self.large_holes),
             budget: self.limits.emptied_leaves,
             through: Slot(self.ring.next().0 - 1),
@@ -336,10 +327,9 @@ impl<D: Disk> Pool<D> {
 
     /// What is left of large holes goes into the journal again, since its start moves on.
     fn carry_over(&mut self, job: &mut Job) {
-        for (id, record) in &job.records {
-            if record.as_ref().is_none_or(|record| record.deleting) {
-                job.carried.remove(*id);
-            }
+        // A volume that was deleted meanwhile has no use for them.
+        for id in &self.deleting {
+            job.carried.remove(*id);
         }
         let records: Vec<Record> = job
             .carried
@@ -361,19 +351,18 @@ impl<D: Disk> Pool<D> {
     /// Both copies are flushed: from here on the epoch counts.
     fn commit(&mut self, job: Job) {
         let Job { records, superblock, freed, writer, grown_from, carried, .. } = job;
-        self.checkpoint_wanted |= !carried.is_empty();
         self.carried = carried;
         for (id, record) in records {
             match record {
                 None => {
                     self.volumes.remove(&id);
+                    self.deleting.remove(&id);
                 }
                 Some(record) => {
                     let volume = self.volumes.get_mut(&id).expect("only a checkpoint removes one");
                     volume.kept.root = record.root;
                     volume.kept.height = record.height;
                     volume.kept.stored = record.stored;
-                    self.checkpoint_wanted |= volume.kept.deleting;
                 }
             }
         }
@@ -391,9 +380,10 @@ impl<D: Disk> Pool<D> {
         self.pages.drop_delivered();
         self.counters.checkpoints += 1;
         self.counters.map_pages_written += writer.written;
-        if matches!(self.condition, Condition::Closing) {
-            self.checkpoint_wanted = false;
-        }
+        // Unfinished work goes on in the next checkpoint, unless this was the last.
+        let unfinished = !self.carried.is_empty() || !self.deleting.is_empty();
+        let closing = matches!(self.condition, Condition::Closing);
+        self.checkpoint_wanted = !closing && (self.checkpoint_wanted || unfinished);
     }
 }
 

@@ -31,6 +31,7 @@ impl Flush {
     }
 
     pub fn drain(&mut self) -> impl Iterator<Item = RequestId> + use<> {
+        self.under_way = None;
         std::mem::take(&mut self.waiting).into_iter().map(|(id, _)| id)
     }
 }

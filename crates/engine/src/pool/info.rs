@@ -142,11 +142,12 @@ impl<D: Disk> Pool<D> {
                 + extents * 16
                 + self.queue.bytes()
                 + self.in_flight.bytes
+                + self.reads.bytes
                 + self.device.bufs.kept(),
             bound: self.limits.cache_pages.max(16) * MAP_PAGE
                 + entries_max * (OVERLAY_ENTRY + ENTRY_EXTENTS)
                 + extents_max * 16
-                + 2 * self.limits.queue_bytes
+                + 3 * self.limits.queue_bytes
                 + self.limits.buffer_bytes,
         }
     }

@@ -19,7 +19,7 @@ mod seal;
 mod send;
 mod superblocks;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use block::{ByteLen, ByteOffset, Data, Disk, Position};
 
@@ -33,7 +33,7 @@ pub use superblocks::newest_superblock;
 use crate::error::{CheckpointError, OpError};
 use crate::format::Superblock;
 use crate::journal::Ring;
-use crate::limits::Limits;
+use crate::limits::{Limits, SLOTS_IN_FLIGHT_MAX};
 use crate::map::{Carried, Pages};
 use crate::overlay::Overlay;
 use crate::space::Space;
@@ -132,6 +132,9 @@ pub struct Pool<D: Disk> {
     ring: Ring,
     volumes: BTreeMap<VolumeId, Volume>,
     names: HashMap<String, VolumeId>,
+    /// Volumes that changed since the last freeze, and those whose space still has to come back.
+    dirty: BTreeSet<VolumeId>,
+    deleting: BTreeSet<VolumeId>,
     next_volume: u64,
     /// Updates since the last freeze, and those that the running checkpoint merges.
     active: Overlay,
@@ -186,7 +189,9 @@ impl<D: Disk> Pool<D> {
             self.run_queue();
             self.run_reads();
             self.run_flush();
-            if !std::mem::take(&mut self.edges_arrived) {
+            // Somebody may have asked for a checkpoint, and nothing else might wake this pool.
+            let checkpoint = self.job.is_none() && self.is_serving() && self.wants_checkpoint();
+            if !std::mem::take(&mut self.edges_arrived) && !checkpoint {
                 return;
             }
         }
@@ -200,7 +205,9 @@ impl<D: Disk> Pool<D> {
     /// The owner has nothing to do and nothing came for a while: what was flushed is told to the
     /// journal, so that damage below it can never be taken for its end.
     pub fn idle(&mut self) {
-        if self.is_serving() && self.durable > self.durable_told && !self.faulty_idle() {
+        let room = self.ring.has_room() && self.in_flight.slots.len() < SLOTS_IN_FLIGHT_MAX;
+        let told = self.durable <= self.durable_told;
+        if self.is_serving() && room && !told && !self.faulty_idle() {
             self.seal_empty();
             self.device.kick();
         }
@@ -223,6 +230,9 @@ impl<D: Disk> Pool<D> {
         if !matches!(self.condition, Condition::Failed(_)) {
             self.condition = Condition::Failed(reason);
         }
+        // Nothing goes on over it: a checkpoint that still committed would name data that the
+        // device has dropped.
+        self.job = None;
         let error = self.failed_error();
         let waiting = self.queue.drain().chain(self.in_flight.drain()).chain(self.flush.drain());
         for id in waiting.chain(self.reads.drain()) {

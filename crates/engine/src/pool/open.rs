@@ -1,5 +1,5 @@
 //! Opening a pool: the newest superblock, the volumes, and what the journal holds since.
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use block::{Buf, ByteLen, Wait};
 
@@ -17,7 +17,9 @@ use crate::pool::queue::Queue;
 use crate::pool::read::Reads;
 use crate::pool::seal::InFlight;
 use crate::pool::superblocks::{mend_superblocks, newest_superblock};
-use crate::pool::{Condition, Counters, Device, Pool, PoolInfo, VolumeInfo, blocking_read};
+use crate::pool::{
+    Condition, Counters, Device, Pool, PoolInfo, VolumeInfo, blocking, blocking_read,
+};
 use crate::space::{Layout, Space};
 use crate::units::{Extent, Granule, Session, Slot, VolumeId};
 use crate::volume::{Durable, Volume};
@@ -134,6 +136,9 @@ impl<D: Wait> Pool<D> {
     /// Opens a pool for service. What the journal holds is replayed, and a first checkpoint makes
     /// a new session of it, so that nothing of the old one can be taken for new.
     pub fn open(mut disk: D, options: OpenOptions) -> Result<Pool<D>, OpenError> {
+        // What is read here may be in the device's cache alone, if its owner was killed. It must
+        // not be built upon before it is durable.
+        blocking::flush(&mut disk)?;
         // Another version, or a ruined pair, is refused before anything is written.
         newest_superblock(&mut disk, &options)?;
         mend_superblocks(&mut disk)?;
@@ -147,6 +152,7 @@ impl<D: Wait> Pool<D> {
             }
             CheckpointError::Device(error) => OpenError::Device(error),
             CheckpointError::Contradiction(found) => OpenError::Contradiction(found),
+            CheckpointError::PoolFailed { reason } => OpenError::Failed { reason },
         })?;
         pool.counters.pages_read_at_open += pool.pages.reads;
         Ok(pool)
@@ -185,6 +191,7 @@ impl<D: Wait> Pool<D> {
         for (id, volume) in kept.iter().filter(|(_, volume)| !volume.deleting) {
             names.insert(volume.header.name.clone(), *id);
         }
+        let kept_deleting = kept.iter().filter(|(_, v)| v.deleting).map(|(id, _)| *id).collect();
         Pool {
             device: Device::new(disk, superblock.sector, limits.buffer_bytes),
             condition: Condition::Serving,
@@ -193,6 +200,8 @@ impl<D: Wait> Pool<D> {
             ring: Ring::new(superblock.journal_blocks, superblock.replay_from, replayed.end),
             volumes: kept.into_iter().map(|(id, kept)| (id, Volume::new(id, kept))).collect(),
             names,
+            dirty: BTreeSet::new(),
+            deleting: kept_deleting,
             next_volume: superblock.next_volume,
             active: Overlay::default(),
             frozen: None,
@@ -228,13 +237,14 @@ impl<D: Wait> Pool<D> {
             self.names.insert(header.name.clone(), volume);
             let created = Volume::new(volume, Durable::with_header(*header));
             check_volume(&self.space.layout, &created.kept)?;
-            self.volumes.insert(volume, Volume { dirty: true, ..created });
+            self.volumes.insert(volume, created);
+            self.dirty.insert(volume);
             self.next_volume = self.next_volume.max(volume.0 + 1);
             return Ok(());
         }
         let unknown = || malformed("volume of a journal record");
         let volume = self.volumes.get_mut(&id).ok_or_else(unknown)?;
-        volume.dirty = true;
+        self.dirty.insert(id);
         let granules = volume.kept.header.size.div_ceil(volume.granule());
         match record {
             Record::Update { position, spans, .. } => {
@@ -278,6 +288,7 @@ impl<D: Wait> Pool<D> {
         let volume = self.volumes.get_mut(&id).expect("looked up by the caller");
         volume.kept.deleting = true;
         volume.front.deleted = true;
+        self.deleting.insert(id);
         self.names.remove(&volume.kept.header.name);
         let mut displaced = Displaced::new();
         self.active.remove(id, &mut displaced);

@@ -57,6 +57,8 @@ pub struct Change {
     pub end: Granule,
     /// At most two: where the range begins and where it ends within a granule.
     pub edges: Vec<Edge>,
+    /// Granules for which space has to be found.
+    pub stored: u64,
     /// Space that was found already, when looking for the rest had to wait.
     pub space: Vec<Extent>,
 }
@@ -152,6 +154,14 @@ impl Queue {
     pub fn last_position(&self, volume: VolumeId) -> Option<Position> {
         let newest_first = self.waiting.iter().rev().filter_map(|op| op.kind.position());
         newest_first.filter(|(id, _)| *id == volume).map(|(_, position)| position).next()
+    }
+
+    /// The newest size that waits for a volume.
+    pub fn last_size(&self, id: VolumeId) -> Option<u64> {
+        self.waiting.iter().rev().find_map(|op| match op.kind {
+            Kind::Grow { volume, size, .. } if volume == id => Some(size.0),
+            _ => None,
+        })
     }
 
     pub fn drain(&mut self) -> impl Iterator<Item = RequestId> + use<> {

@@ -68,6 +68,8 @@ pub struct Reads {
     reads: Vec<Option<Read>>,
     spare: Vec<usize>,
     ready: VecDeque<ReadKey>,
+    /// Bytes that all reads together will return.
+    pub bytes: usize,
     /// Reads that wait until a slot is held.
     parked: BTreeMap<Slot, Vec<ReadKey>>,
 }
@@ -78,6 +80,7 @@ impl Reads {
             self.reads.push(None);
             self.reads.len() - 1
         });
+        self.bytes += to_usize(read.len.0);
         self.reads[at] = Some(read);
         self.ready.push_back(ReadKey(at));
     }
@@ -120,6 +123,7 @@ impl Reads {
             .collect();
         self.reads.clear();
         self.spare.clear();
+        self.bytes = 0;
         waiting.into_iter()
     }
 }
@@ -145,7 +149,9 @@ impl<D: Disk> Pool<D> {
         if len.0 > WRITE_MAX {
             return Err(OpError::TooLong { len });
         }
-        if self.reads.under_way() >= self.limits.queue_ops {
+        if self.reads.under_way() >= self.limits.queue_ops
+            || self.reads.bytes >= self.limits.queue_bytes
+        {
             return Err(OpError::Busy);
         }
         self.counters.reads += 1;
@@ -247,7 +253,7 @@ impl<D: Disk> Pool<D> {
                         continue;
                     }
                     Err(error) => {
-                        self.end_read(key, read.reader, Err(error));
+                        self.end_read(key, read.len, read.reader, Err(error));
                         continue;
                     }
                 }
@@ -376,7 +382,7 @@ impl<D: Disk> Pool<D> {
                 Ok(bytes) => bytes,
                 Err(error) => {
                     let error = OpError::Device(error.clone());
-                    return self.end_read(key, read.reader, Err(error));
+                    return self.end_read(key, read.len, read.reader, Err(error));
                 }
             };
             for (at, block) in run.blocks.iter().enumerate() {
@@ -397,7 +403,7 @@ impl<D: Disk> Pool<D> {
             return;
         }
         let data = self.assemble(&mut read);
-        self.end_read(key, read.reader, Ok(data));
+        self.end_read(key, read.len, read.reader, Ok(data));
     }
 
     /// The bytes that were asked for: the run itself where it is one, else put together.
@@ -423,7 +429,14 @@ impl<D: Disk> Pool<D> {
         buf.into_data().slice(wanted)
     }
 
-    fn end_read(&mut self, key: ReadKey, reader: Reader, result: Result<Data, OpError>) {
+    fn end_read(
+        &mut self,
+        key: ReadKey,
+        len: ByteLen,
+        reader: Reader,
+        result: Result<Data, OpError>,
+    ) {
+        self.reads.bytes -= to_usize(len.0);
         self.reads.reads[key.0] = None;
         self.reads.spare.push(key.0);
         match reader {

@@ -7,6 +7,7 @@ use crate::map::{CARRIED_MAX, CARRIED_STEPS};
 use crate::pool::Pool;
 use crate::pool::queue::{Content, Kind};
 use crate::units::VolumeId;
+use crate::volume::Volume;
 
 /// Pages beside the counted ones: new roots of maps and directory.
 const SPARE_PAGES: u64 = 8;
@@ -17,20 +18,24 @@ const HEIGHT_MAX: u64 = 5;
 impl<D: Disk> Pool<D> {
     /// Sectors that the running and the next checkpoint may still write.
     pub(super) fn checkpoint_need(&self) -> u64 {
-        let dirty = self.volumes.values().filter(|volume| volume.dirty || volume.kept.deleting);
-        let levels = u64::from(self.superblock.directory_height) + 2;
-        let next = self.active.nodes() + dirty.count() as u64 * levels + self.hole_nodes();
+        let levels = self.record_nodes();
+        let dirty = self.dirty.iter().map(|id| levels + growth(&self.volumes[id]));
+        let next = self.active.nodes() + dirty.sum::<u64>() + self.hole_nodes();
         let running = self.job.as_ref().map_or(0, |job| job.pages_left());
         (next + running + 2 * SPARE_PAGES) * 2 * self.space.layout.page()
     }
 
-    /// Pages that going on with deletions and large holes rewrites: the two ends of each.
+    /// Pages that writing one volume's record takes: its own, and those of the directory above.
+    fn record_nodes(&self) -> u64 {
+        u64::from(self.superblock.directory_height) + 2
+    }
+
+    /// Pages that going on with deletions and large holes takes: the two ends of each, the
+    /// growth of its map, and its record.
     fn hole_nodes(&self) -> u64 {
-        let deleting = self.volumes.values().filter(|volume| volume.kept.deleting);
-        let holes = self.carried.iter().filter_map(|(id, _, _)| self.volumes.get(&id));
-        let heights = deleting.chain(holes).map(|volume| 2 * u64::from(volume.height()));
-        let large = (self.large_holes > 0).then_some(2 * HEIGHT_MAX);
-        heights.chain(large).max().unwrap_or(0) * CARRIED_STEPS as u64
+        let unfinished = self.unfinished_holes() > 0 || !self.deleting.is_empty();
+        let each = 4 * HEIGHT_MAX + self.record_nodes();
+        if unfinished { CARRIED_STEPS as u64 * each } else { 0 }
     }
 
     fn unfinished_holes(&self) -> usize {
@@ -44,7 +49,7 @@ impl<D: Disk> Pool<D> {
             || self.job.is_some()
             || !self.active.is_empty()
             || !self.carried.is_empty()
-            || self.volumes.values().any(|volume| volume.kept.deleting)
+            || !self.deleting.is_empty()
     }
 
     /// Whether the operation in front fits. `false`: after a checkpoint it may.
@@ -58,13 +63,12 @@ impl<D: Disk> Pool<D> {
         let Some(front) = self.queue.front() else {
             return Ok(true);
         };
-        let levels = u64::from(self.superblock.directory_height) + 2;
         let (volume, stored, on_reserve, range) = match &front.kind {
             Kind::Change(change) => {
                 let granule = self.volumes[&change.volume].granule();
                 let found: u64 = change.space.iter().map(|extent| extent.sectors).sum();
-                let stored = change.stored_granules() * self.space.layout.per(granule) - found;
-                let zeros = matches!(change.content, Content::Zeros);
+                let stored = change.stored * self.space.layout.per(granule) - found;
+                let zeros = matches!(change.content, Content::Zeros) || change.stored == 0;
                 if change.is_large_hole() && unfinished >= CARRIED_MAX {
                     return Ok(false);
                 }
@@ -73,13 +77,23 @@ impl<D: Disk> Pool<D> {
             }
             // A new volume takes space for good.
             Kind::Create { volume, .. } => (*volume, 0, false, None),
-            Kind::Mark { volume, .. }
-            | Kind::SetState { volume, .. }
-            | Kind::Grow { volume, .. }
-            | Kind::Delete { volume } => (*volume, 0, true, None),
+            // So does a map that becomes higher.
+            Kind::Grow { volume, size, .. } => {
+                let kept = &self.volumes[volume].kept;
+                let higher = kept.height_of(size.0) > kept.height && kept.height > 0;
+                (*volume, 0, !higher, None)
+            }
+            Kind::Mark { volume, .. } | Kind::SetState { volume, .. } | Kind::Delete { volume } => {
+                (*volume, 0, true, None)
+            }
             Kind::Flush => return Ok(true),
         };
-        let nodes = levels + self.nodes_of(volume, range, on_reserve);
+        let nodes = match (&front.kind, range) {
+            (Kind::Grow { .. }, _) => 2 * HEIGHT_MAX,
+            (Kind::Delete { .. }, _) => CARRIED_STEPS as u64 * 4 * HEIGHT_MAX,
+            _ => self.nodes_of(volume, range, on_reserve),
+        };
+        let nodes = nodes + self.record_nodes() + growth(&self.volumes[&volume]);
         let reserve = if on_reserve { 0 } else { self.superblock.reserve };
         let needed = spent + nodes * 2 * self.space.layout.page() + stored + reserve;
         if needed <= free {
@@ -106,23 +120,10 @@ impl<D: Disk> Pool<D> {
             None => u64::from(height),
         }
     }
+}
 
-    /// An operation that was accepted is not done after all: later ones are judged without it.
-    pub(super) fn undo_accepted(&mut self, kind: &Kind) {
-        match kind {
-            Kind::Create { volume, spec } => {
-                self.names.remove(&spec.name);
-                self.volumes.remove(volume);
-            }
-            other => {
-                let Some((id, _)) = other.position() else {
-                    return;
-                };
-                let last = self.queue.last_position(id);
-                if let Some(volume) = self.volumes.get_mut(&id) {
-                    volume.front.position = last.unwrap_or(volume.kept.position);
-                }
-            }
-        }
-    }
+/// Pages that a map takes to become higher: a new root for each level, and the same again when
+/// the first update below it is merged.
+fn growth(volume: &Volume) -> u64 {
+    2 * u64::from(volume.kept.needed_height() - volume.kept.height)
 }

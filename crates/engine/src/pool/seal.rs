@@ -160,6 +160,10 @@ impl<D: Disk> Pool<D> {
             Turn::Wait => return Ok(Fit::Wait),
             Turn::Answered => return Ok(Fit::Sealed),
         }
+        if let Some(error) = self.became_illegal() {
+            self.refuse_front(error);
+            return Ok(Fit::Sealed);
+        }
         let front = self.queue.front().expect("the caller looked");
         if batch.payload + record_len_max(&front.kind) > batch.room {
             return Ok(Fit::SlotFull);
@@ -215,7 +219,11 @@ impl<D: Disk> Pool<D> {
                 Record::Create { volume, header }
             }
             Kind::Delete { volume } => {
-                self.touch(volume).deleting = true;
+                let kept = self.touch(volume);
+                kept.deleting = true;
+                let name = kept.header.name.clone();
+                self.names.remove(&name);
+                self.deleting.insert(volume);
                 let mut displaced = Displaced::new();
                 self.active.remove(volume, &mut displaced);
                 self.carried.remove(volume);
@@ -227,9 +235,8 @@ impl<D: Disk> Pool<D> {
     }
 
     pub(super) fn touch(&mut self, volume: VolumeId) -> &mut Durable {
-        let volume = self.volumes.get_mut(&volume).expect("it was accepted");
-        volume.dirty = true;
-        &mut volume.kept
+        self.dirty.insert(volume);
+        &mut self.volumes.get_mut(&volume).expect("it was accepted").kept
     }
 
     /// Space for the granules that the operation in front will store.
@@ -238,7 +245,7 @@ impl<D: Disk> Pool<D> {
             return Ok(Turn::Ready);
         };
         let unit = self.space.layout.per(self.volumes[&change.volume].granule());
-        let wanted = change.stored_granules();
+        let wanted = change.stored;
         let mut found: u64 = change.space.iter().map(|extent| extent.sectors / unit).sum();
         while found < wanted {
             let max = wanted - found;
@@ -283,7 +290,7 @@ impl<D: Disk> Pool<D> {
 fn record_len_max(kind: &Kind) -> usize {
     match kind {
         // Worst of all: every other granule a hole, each with a span of its own.
-        Kind::Change(change) => 64 + to_usize(change.stored_granules()) * 26 + 3 * 17,
+        Kind::Change(change) => 64 + to_usize(change.stored) * 26 + 3 * 17,
         Kind::SetState { state, .. } => 64 + state.len(),
         Kind::Create { spec, .. } => 64 + spec.name.len(),
         _ => 64,

@@ -55,6 +55,7 @@ pub struct Space {
     dense: bool,
     /// Regions in a row that were opened and had no run of the wanted length.
     fruitless: u64,
+    fruitless_for: u64,
     /// A run of this length was looked for everywhere and not found.
     full_for: u64,
 }
@@ -76,6 +77,7 @@ impl Space {
             seek: [0; 3],
             dense: false,
             fruitless: 0,
+            fruitless_for: 0,
             full_for: u64::MAX,
         };
         space.free = space.recorded_free();
@@ -238,8 +240,12 @@ impl Space {
                 return Ok(Alloc::Run(extent));
             }
             // Enough sectors may be free in every region, and nowhere enough of them in a row.
+            if self.fruitless_for != unit {
+                (self.fruitless_for, self.fruitless) = (unit, 0);
+            }
             if self.fruitless > self.layout.regions() {
                 self.full_for = self.full_for.min(unit);
+                self.fruitless = 0;
             }
             if unit >= self.full_for {
                 return Ok(self.alloc_anywhere(stream, unit, max, align));

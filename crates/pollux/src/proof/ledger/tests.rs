@@ -15,7 +15,7 @@ fn after_load() -> (Pool<CrashDisk>, Ledger) {
     let mut ledger = Ledger::new(&pool.volumes(), Promise::Held);
     let script = Script::new(&pool.volumes(), Term(1), 1);
     let mut load = Load::new(pool, script, 8);
-    for _ in 0..50 {
+    for _ in 0..100 {
         let planned = load.plan();
         ledger.follow(&planned).unwrap();
         ledger.follow(&load.carry_out(&planned).unwrap()).unwrap();
