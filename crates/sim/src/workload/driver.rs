@@ -424,6 +424,14 @@ impl Driver {
         }
     }
 
+    fn size_was_refused(&self, index: usize) -> bool {
+        let id = self.history.entries[index].change.volume();
+        self.history.entries[..index].iter().any(|entry| {
+            entry.status == Status::Refused
+                && matches!(entry.change, Change::Grow { volume, .. } if volume == id)
+        })
+    }
+
     fn changed(&mut self, index: usize, result: Result<Reply, OpError>) {
         let status = match result {
             Ok(Reply::Created(id)) => {
@@ -438,6 +446,8 @@ impl Driver {
                 Status::Refused
             }
             Err(OpError::Busy) => Status::Refused,
+            // It relied on a size that was then refused.
+            Err(OpError::BeyondEnd { .. }) if self.size_was_refused(index) => Status::Refused,
             Err(error) => panic!("operation {index} failed on a healthy disk: {error}"),
         };
         if status == Status::Acked
@@ -446,6 +456,13 @@ impl Driver {
             self.paths.add("write", 1);
         }
         self.history.entries[index].status = status;
+        if status == Status::Refused
+            && let Change::Grow { volume, .. } = self.history.entries[index].change
+        {
+            self.paths.add("grow refused", 1);
+            let size = self.history.size_of(volume) / SECTOR;
+            self.sizes.entry(volume).and_modify(|(known, _)| *known = size);
+        }
     }
 
     fn compare(&mut self, view: &View, result: Result<Reply, OpError>) {

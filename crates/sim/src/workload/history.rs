@@ -260,6 +260,18 @@ impl History {
         ranges
     }
 
+    /// The size that a volume has, or will have when what is pending is done.
+    pub fn size_of(&self, id: VolumeId) -> u64 {
+        let counting = self.entries.iter().rev().filter(|e| e.status != Status::Refused);
+        let size = |entry: &Entry| match entry.change {
+            Change::Create { volume, size, .. } | Change::Grow { volume, size } => {
+                (volume == id).then_some(size)
+            }
+            _ => None,
+        };
+        counting.into_iter().find_map(size).expect("a volume that was created")
+    }
+
     /// The newest position that was given to a volume.
     pub fn newest(&self, volume: VolumeId) -> Position {
         self.newest.get(&volume).copied().unwrap_or_default()
