@@ -2,7 +2,8 @@
 //!
 //! All writes are views into one stretch of random bytes: nothing is allocated or copied per
 //! write, neighbours differ, and two bytes per unit are enough to know what a volume must hold.
-use block::{Buf, ByteLen, Data};
+use block::{Buf, ByteLen, Data, Disk};
+use disk::FileDisk;
 use sim::Rng;
 
 /// More than a processor's second cache, so that checksums are not computed from it alone.
@@ -11,8 +12,10 @@ const STRETCH: usize = 8 << 20;
 pub struct Stretch(Data);
 
 impl Stretch {
-    pub fn new(seed: u64) -> Stretch {
-        let mut buf = Buf::zeroed(STRETCH);
+    /// In memory that a disk has registered, if it lends some: each side writes from its own.
+    pub fn new(seed: u64, disk: Option<&mut FileDisk>) -> Stretch {
+        let lent = disk.and_then(|disk| disk.lend(STRETCH));
+        let mut buf = lent.unwrap_or_else(|| Buf::zeroed(STRETCH));
         Rng::new(seed).fill(&mut buf);
         Stretch(buf.into_data())
     }
@@ -69,7 +72,7 @@ mod tests {
 
     #[test]
     fn what_was_written_last_is_what_is_expected() {
-        let (stretch, mut rng) = (Stretch::new(1), Rng::new(2));
+        let (stretch, mut rng) = (Stretch::new(1, None), Rng::new(2));
         let mut expected = Expected::new(ByteLen(64 << 10), 4096);
         let (from, long) = stretch.pick(&mut rng, 4096, 16 << 10);
         expected.wrote(8192, from, long.len());

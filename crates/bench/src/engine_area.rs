@@ -157,18 +157,19 @@ pub fn run(settings: &Settings, only: &str) -> Result<()> {
         machine.kernel,
         std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim()
     );
-    let stretch = Stretch::new(1);
     let mut rng = Rng::new(2);
 
     let raw_file = place.file("raw")?;
-    let disk = place::open(raw_file.path(), Some(effort.volume))?;
+    let mut disk = place::open(raw_file.path(), Some(effort.volume))?;
+    let raw_stretch = Stretch::new(1, Some(&mut disk));
     println!("raw:    {}", place::describe(&disk));
-    let mut raw = RawSide::new(disk, &stretch);
+    let mut raw = RawSide::new(disk, &raw_stretch);
     load::run(&mut raw, FILL, Until::End, &mut rng)?;
 
     // The file system gives out the whole file before it is a pool, as it did for the raw one.
     let pool_file = place.file("pool")?;
-    let disk = place::open(pool_file.path(), Some(effort.pool))?;
+    let mut disk = place::open(pool_file.path(), Some(effort.pool))?;
+    let stretch = Stretch::new(1, Some(&mut disk));
     println!("engine: {}", place::describe(&disk));
     let mut whole = RawSide::new(disk, &stretch);
     load::run(&mut whole, FILL, Until::End, &mut rng)?;

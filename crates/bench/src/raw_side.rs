@@ -1,6 +1,6 @@
 //! The device alone: what the engine is measured against.
 use anyhow::{Result, bail};
-use block::{BufPool, ByteOffset, Data, Disk, Done, Io, IoId, Wait};
+use block::{Buf, BufPool, ByteOffset, Data, Disk, Done, Io, IoId, Wait};
 use disk::FileDisk;
 use sim::Rng;
 
@@ -29,6 +29,17 @@ impl<'a> RawSide<'a> {
         }
     }
 
+    /// Memory for a read, as the engine gets it: used before, lent by the disk, or fresh.
+    fn buffer(&mut self, len: usize) -> Buf {
+        let lent = |disk: &mut FileDisk| {
+            let mut buf = disk.lend(BufPool::capacity_for(len))?;
+            buf.set_len(len);
+            Some(buf)
+        };
+        let kept = self.bufs.take_kept(len);
+        kept.or_else(|| lent(&mut self.disk)).unwrap_or_else(|| self.bufs.take(len))
+    }
+
     /// Spreads the load over the first bytes only.
     pub fn narrow(&mut self, span: u64) {
         self.span = span;
@@ -47,7 +58,7 @@ impl Side for RawSide<'_> {
     fn begin(&mut self, lane: usize, step: Step) {
         let io = match step {
             Step::Read { offset, len } => {
-                Io::Read { at: ByteOffset(offset), buf: self.bufs.take(len) }
+                Io::Read { at: ByteOffset(offset), buf: self.buffer(len) }
             }
             Step::Write { offset, len } => {
                 let (_, data): (usize, Data) = self.stretch.pick(&mut self.rng, len.min(4096), len);

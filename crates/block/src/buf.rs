@@ -13,9 +13,21 @@ pub const PAGE_LEN: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; PAGE_LEN]);
 
-/// Owned memory, aligned to [`PAGE_LEN`]. Its length may be any number up to its capacity.
+/// Memory that somebody lends for IO, such as a region that a device knows already. It is aligned
+/// to [`PAGE_LEN`], and goes back when it is dropped.
+pub trait Lent: Send + Sync {
+    fn bytes(&self) -> &[u8];
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+enum Memory {
+    Own(Vec<Page>),
+    Lent(Box<dyn Lent>),
+}
+
+/// Memory of one owner, aligned to [`PAGE_LEN`]. Its length may be any number up to its capacity.
 pub struct Buf {
-    pages: Vec<Page>,
+    memory: Memory,
     len: usize,
 }
 
@@ -24,7 +36,13 @@ impl Buf {
     pub fn zeroed(len: usize) -> Buf {
         let pages = Page::new_vec_zeroed(len.div_ceil(PAGE_LEN))
             .expect("memory for a buffer: running without it is not planned for");
-        Buf { pages, len }
+        Buf { memory: Memory::Own(pages), len }
+    }
+
+    /// A buffer in lent memory, all of it, with whatever bytes are there.
+    pub fn lent(memory: Box<dyn Lent>) -> Buf {
+        let len = memory.bytes().len();
+        Buf { memory: Memory::Lent(memory), len }
     }
 
     pub fn copy_of(bytes: &[u8]) -> Buf {
@@ -34,7 +52,10 @@ impl Buf {
     }
 
     pub fn capacity(&self) -> usize {
-        self.pages.len() * PAGE_LEN
+        match &self.memory {
+            Memory::Own(pages) => pages.len() * PAGE_LEN,
+            Memory::Lent(lent) => lent.bytes().len(),
+        }
     }
 
     /// Changes the length within the capacity; bytes that come into view are what they were.
@@ -52,13 +73,19 @@ impl Buf {
 impl std::ops::Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.pages.as_slice().as_bytes()[..self.len]
+        match &self.memory {
+            Memory::Own(pages) => &pages.as_slice().as_bytes()[..self.len],
+            Memory::Lent(lent) => &lent.bytes()[..self.len],
+        }
     }
 }
 
 impl std::ops::DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.pages.as_mut_slice().as_mut_bytes()[..self.len]
+        match &mut self.memory {
+            Memory::Own(pages) => &mut pages.as_mut_slice().as_mut_bytes()[..self.len],
+            Memory::Lent(lent) => &mut lent.bytes_mut()[..self.len],
+        }
     }
 }
 
@@ -152,17 +179,26 @@ impl BufPool {
         len.div_ceil(PAGE_LEN).max(1).next_power_of_two().trailing_zeros() as usize
     }
 
+    /// The capacity of buffers that are kept for this length: a power of two of pages.
+    pub fn capacity_for(len: usize) -> usize {
+        PAGE_LEN << Self::class(len)
+    }
+
+    /// A kept buffer with this length, whose bytes are whatever they were.
+    pub fn take_kept(&mut self, len: usize) -> Option<Buf> {
+        let mut buf = self.free.get_mut(Self::class(len)).and_then(Vec::pop)?;
+        self.kept -= buf.capacity();
+        buf.set_len(len);
+        Some(buf)
+    }
+
     /// A buffer of this length whose bytes are whatever they were.
     pub fn take(&mut self, len: usize) -> Buf {
-        let class = Self::class(len);
-        if let Some(mut buf) = self.free.get_mut(class).and_then(Vec::pop) {
-            self.kept -= buf.capacity();
+        self.take_kept(len).unwrap_or_else(|| {
+            let mut buf = Buf::zeroed(Self::capacity_for(len));
             buf.set_len(len);
-            return buf;
-        }
-        let mut buf = Buf::zeroed(PAGE_LEN << class);
-        buf.set_len(len);
-        buf
+            buf
+        })
     }
 
     /// Keeps a buffer for later, unless enough are kept already.

@@ -139,6 +139,14 @@ pub trait Disk {
 
     /// The next finished IO, if there is one.
     fn complete(&mut self) -> Option<Completion>;
+
+    /// A buffer of this capacity, a power of two of pages, in memory that the device knows
+    /// already: IO from and to it is cheaper. `None` when none is left, or the device has no use
+    /// for such.
+    fn lend(&mut self, capacity: usize) -> Option<Buf> {
+        let _ = capacity;
+        None
+    }
 }
 
 /// A device that is lent: its owner has it back when the borrower is done, or has failed.
@@ -157,6 +165,10 @@ impl<D: Disk> Disk for &mut D {
 
     fn complete(&mut self) -> Option<Completion> {
         (**self).complete()
+    }
+
+    fn lend(&mut self, capacity: usize) -> Option<Buf> {
+        (**self).lend(capacity)
     }
 }
 

@@ -10,7 +10,7 @@ mod disk;
 mod position;
 mod units;
 
-pub use buf::{Buf, BufPool, Data, PAGE_LEN};
+pub use buf::{Buf, BufPool, Data, Lent, PAGE_LEN};
 pub use disk::{
     Completion, Disk, DiskError, DiskErrorKind, Done, Geometry, Io, IoId, IoMode, SectorSize, Wait,
 };

@@ -1,8 +1,8 @@
 //! The real [`Disk`]: a regular file or a block device, past the page cache where that can be had.
 //!
 //! Two backends do the same work: io_uring, and a pool of threads for systems that refuse it.
-//! Buffers are not registered with the kernel: registration wants one fixed region, and a
-//! [`block::Buf`] comes from the heap.
+//! The ring has a region of memory that is registered once; buffers that it lends are read and
+//! written without being pinned again for each IO.
 /// Says on the real standard error that a test was skipped: the test runner would keep a captured
 /// line to itself.
 #[cfg(test)]
@@ -15,6 +15,7 @@ macro_rules! skipped {
 #[cfg(test)]
 pub(crate) use skipped;
 
+mod arena;
 mod blocking;
 mod error;
 mod flight;
@@ -31,7 +32,7 @@ mod threads;
 
 use std::time::Duration;
 
-use block::{Completion, Disk, Geometry, Io, IoId, Wait};
+use block::{Buf, Completion, Disk, Geometry, Io, IoId, Wait};
 
 pub use error::OpenError;
 pub use open::open;
@@ -86,6 +87,13 @@ impl Disk for FileDisk {
         match &mut self.0 {
             Driver::Ring(disk) => disk.complete(),
             Driver::Threads(disk) => disk.complete(),
+        }
+    }
+
+    fn lend(&mut self, capacity: usize) -> Option<Buf> {
+        match &mut self.0 {
+            Driver::Ring(disk) => disk.lend(capacity),
+            Driver::Threads(_) => None,
         }
     }
 }

@@ -200,10 +200,10 @@ fn start(path: &Path, target: Target, options: &OpenOptions) -> Result<Driver, O
     };
     match options.backend {
         Backend::Threads => threads(target),
-        Backend::Ring => RingDisk::new(target, options.depth)
+        Backend::Ring => RingDisk::new(target, options.depth, options.registered)
             .map(|disk| Driver::Ring(Box::new(disk)))
             .map_err(|(_, source)| OpenError::NoRing { source }),
-        Backend::Auto => match RingDisk::new(target, options.depth) {
+        Backend::Auto => match RingDisk::new(target, options.depth, options.registered) {
             Ok(disk) => Ok(Driver::Ring(Box::new(disk))),
             Err((target, _)) => threads(target),
         },

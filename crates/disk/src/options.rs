@@ -6,6 +6,9 @@ pub const DEPTH_MAX: u32 = 32_768;
 
 const DEPTH_DEFAULT: u32 = 128;
 
+/// Enough for a full ring of 128 KiB each. It is pinned, so it counts as used from the start.
+const REGISTERED_DEFAULT: ByteLen = ByteLen(16 << 20);
+
 /// Who does the IO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
@@ -36,6 +39,9 @@ pub struct OpenOptions {
     /// Makes a sparse regular file of this size, which must not exist yet.
     pub create: Option<ByteLen>,
     pub direct: Direct,
+    /// Memory that is registered with the ring and lent for IO. Zero for none; where the system
+    /// refuses, there is none either.
+    pub registered: ByteLen,
 }
 
 impl Default for OpenOptions {
@@ -46,6 +52,7 @@ impl Default for OpenOptions {
             depth: DEPTH_DEFAULT,
             create: None,
             direct: Direct::Auto,
+            registered: REGISTERED_DEFAULT,
         }
     }
 }

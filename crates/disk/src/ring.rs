@@ -7,12 +7,14 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block::{Completion, Disk, Geometry, Io, IoId, Wait};
+use block::{Buf, ByteLen, Completion, Disk, Geometry, Io, IoId, Wait};
 use io_uring::types::{Fd, Fixed, FsyncFlags};
 use io_uring::{opcode, squeue};
 
+use crate::arena::Arena;
 use crate::flight::{Flight, Next};
 use crate::lock;
 use crate::target::{Kind, Target};
@@ -34,6 +36,8 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct RingDisk {
     target: Target,
     uring: Uring,
+    /// Outlives the ring: fields are dropped in this order.
+    arena: Option<Arc<Arena>>,
     depth: u32,
     delivery: Vec<Delivery>,
     /// Submitted, in order; the first `kicked` of them were kicked, and wait for room.
@@ -64,17 +68,23 @@ enum Entered {
 
 impl RingDisk {
     /// Gives the target back where the system refuses a ring.
-    pub(crate) fn new(target: Target, depth: u32) -> Result<RingDisk, (Target, io::Error)> {
-        RingDisk::with_delivery(target, depth, &Delivery::BEST_FIRST)
+    pub(crate) fn new(
+        target: Target,
+        depth: u32,
+        registered: ByteLen,
+    ) -> Result<RingDisk, (Target, io::Error)> {
+        RingDisk::with_delivery(target, depth, &Delivery::BEST_FIRST, registered)
     }
 
     fn with_delivery(
         target: Target,
         depth: u32,
         delivery: &[Delivery],
+        registered: ByteLen,
     ) -> Result<RingDisk, (Target, io::Error)> {
+        let arena = Arena::new(registered);
         let trims_by_call = target.kind == Kind::Device && !target.read_only;
-        let parts = Uring::new(&target.file, depth, delivery).and_then(|uring| {
+        let parts = Uring::new(&target.file, depth, delivery, arena.as_deref()).and_then(|uring| {
             let discarder = trims_by_call.then(|| Discarder::new(&target)).transpose()?;
             Ok((uring, discarder))
         });
@@ -85,6 +95,7 @@ impl RingDisk {
         Ok(RingDisk {
             target,
             uring,
+            arena,
             depth,
             delivery: delivery.to_vec(),
             queue: VecDeque::new(),
@@ -129,7 +140,8 @@ impl RingDisk {
 
     /// Pushes what is left of an IO, or notes it for later where the ring is full.
     fn push(&mut self, slot: Slot) -> bool {
-        let entry = entry(self.slots.get(slot)).user_data(slot.user_data());
+        let arena = self.arena.as_deref().filter(|_| self.uring.registered);
+        let entry = entry(self.slots.get(slot), arena).user_data(slot.user_data());
         // SAFETY: the entry names memory of the flight in this slot. That memory is on the heap
         // and does not move with its owner; the flight stays in the slot, which nothing else
         // reads or writes, until `settle` sees its result or `drop` leaks it. `adopt` pushes
@@ -192,8 +204,9 @@ impl RingDisk {
             self.uring.unsent(),
             "a disk may change its thread only when none of its IO is in flight"
         );
-        self.uring = Uring::new(&self.target.file, self.depth, &self.delivery)
-            .expect("a system that allowed one ring allows another");
+        self.uring =
+            Uring::new(&self.target.file, self.depth, &self.delivery, self.arena.as_deref())
+                .expect("a system that allowed one ring allows another");
         self.pushed = 0;
         self.bell_watched = false;
         self.again.clear();
@@ -243,7 +256,8 @@ impl RingDisk {
 }
 
 /// The entry for what is left of an IO.
-fn entry(flight: &mut Flight) -> squeue::Entry {
+fn entry(flight: &mut Flight, arena: Option<&Arena>) -> squeue::Entry {
+    let fixed = |bytes: &[u8]| arena.is_some_and(|arena| arena.holds(bytes));
     let done = flight.done;
     let entry_len = |len: usize| {
         u32::try_from(len.min(ENTRY_LEN_MAX)).expect("the most that an entry takes fits")
@@ -251,15 +265,21 @@ fn entry(flight: &mut Flight) -> squeue::Entry {
     match &mut flight.io {
         Io::Read { at, buf } => {
             let rest = &mut buf[done..];
-            opcode::Read::new(Fixed(0), rest.as_mut_ptr(), entry_len(rest.len()))
-                .offset(at.0 + done as u64)
-                .build()
+            let (len, offset) = (entry_len(rest.len()), at.0 + done as u64);
+            if fixed(rest) {
+                opcode::ReadFixed::new(Fixed(0), rest.as_mut_ptr(), len, 0).offset(offset).build()
+            } else {
+                opcode::Read::new(Fixed(0), rest.as_mut_ptr(), len).offset(offset).build()
+            }
         }
         Io::Write { at, data } => {
             let rest = &data[done..];
-            opcode::Write::new(Fixed(0), rest.as_ptr(), entry_len(rest.len()))
-                .offset(at.0 + done as u64)
-                .build()
+            let (len, offset) = (entry_len(rest.len()), at.0 + done as u64);
+            if fixed(rest) {
+                opcode::WriteFixed::new(Fixed(0), rest.as_ptr(), len, 0).offset(offset).build()
+            } else {
+                opcode::Write::new(Fixed(0), rest.as_ptr(), len).offset(offset).build()
+            }
         }
         // Neither linked nor drained: it covers writes that had completed, and those are behind.
         Io::Flush => opcode::Fsync::new(Fixed(0)).flags(FsyncFlags::DATASYNC).build(),
@@ -294,6 +314,13 @@ impl Disk for RingDisk {
             self.harvest();
         }
         self.finished.pop_front()
+    }
+
+    fn lend(&mut self, capacity: usize) -> Option<Buf> {
+        if !self.uring.registered {
+            return None;
+        }
+        self.arena.as_ref()?.lend(capacity)
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use crate::arena::Arena;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 
@@ -26,11 +27,20 @@ impl Delivery {
 pub(super) struct Uring {
     ring: IoUring,
     enabled: bool,
+    /// Whether the arena is buffer number 0.
+    pub(super) registered: bool,
 }
 
 impl Uring {
     /// A ring of the first kind that the kernel knows, with the file as its file number 0.
-    pub(super) fn new(file: &File, depth: u32, choice: &[Delivery]) -> io::Result<Uring> {
+    ///
+    /// Memory of the arena becomes its buffer number 0, where the system allows to pin it.
+    pub(super) fn new(
+        file: &File,
+        depth: u32,
+        choice: &[Delivery],
+        arena: Option<&Arena>,
+    ) -> io::Result<Uring> {
         let mut refusal = io::Error::from_raw_os_error(libc::EINVAL);
         for delivery in choice {
             match build(depth, *delivery) {
@@ -38,7 +48,11 @@ impl Uring {
                     check(&ring)?;
                     ring.submitter().register_files(&[file.as_raw_fd()])?;
                     let enabled = *delivery != Delivery::Deferred;
-                    return Ok(Uring { ring, enabled });
+                    let registered = arena.is_some_and(|arena| {
+                        // SAFETY: the caller keeps the arena at least as long as the ring.
+                        unsafe { ring.submitter().register_buffers(&[arena.region()]) }.is_ok()
+                    });
+                    return Ok(Uring { ring, enabled, registered });
                 }
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = error,
                 Err(error) => return Err(error),

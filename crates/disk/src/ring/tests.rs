@@ -29,7 +29,7 @@ fn target(scratch: &Scratch) -> Target {
 fn with_each_delivery(test: impl Fn(&mut RingDisk)) {
     for delivery in Delivery::BEST_FIRST {
         let scratch = Scratch::file(MIB);
-        match RingDisk::with_delivery(target(&scratch), 8, &[delivery]) {
+        match RingDisk::with_delivery(target(&scratch), 8, &[delivery], ByteLen(1 << 20)) {
             Ok(mut disk) => test(&mut disk),
             Err((_, error)) => crate::skipped!("SKIPPED for {delivery:?}: {error}"),
         }
@@ -64,7 +64,7 @@ fn each_way_of_delivery_completes_with_and_without_waiting() {
 fn a_disk_that_moves_with_io_in_flight_fails_loudly_and_leaks() {
     let scratch = Scratch::file(MIB);
     let bound = [Delivery::Deferred];
-    let Ok(mut disk) = RingDisk::with_delivery(target(&scratch), 8, &bound) else {
+    let Ok(mut disk) = RingDisk::with_delivery(target(&scratch), 8, &bound, ByteLen(0)) else {
         crate::skipped!("SKIPPED: this kernel binds no ring to a thread");
         return;
     };

@@ -113,7 +113,7 @@ impl PageWriter {
         if self.gathered.is_empty() {
             return;
         }
-        let mut buf = device.bufs.take(self.gathered.len() * MAP_PAGE);
+        let mut buf = device.buffer(self.gathered.len() * MAP_PAGE);
         for (part, page) in buf.chunks_exact_mut(MAP_PAGE).zip(&self.gathered) {
             part.copy_from_slice(page);
         }

@@ -63,9 +63,23 @@ impl<D: Disk> Device<D> {
         IoId(at as u64)
     }
 
+    /// Memory for an IO: used before, or lent by the device, or fresh.
+    pub fn buffer(&mut self, len: usize) -> Buf {
+        if let Some(kept) = self.bufs.take_kept(len) {
+            return kept;
+        }
+        match self.disk.lend(BufPool::capacity_for(len)) {
+            Some(mut lent) => {
+                lent.set_len(len);
+                lent
+            }
+            None => self.bufs.take(len),
+        }
+    }
+
     pub fn read_sectors(&mut self, place: Sector, len: usize, purpose: Purpose) {
         let id = self.id(purpose);
-        let buf = self.bufs.take(len);
+        let buf = self.buffer(len);
         let at = ByteOffset(place.0 * self.sector.bytes());
         self.disk.submit(id, Io::Read { at, buf });
     }

@@ -418,7 +418,7 @@ impl<D: Disk> Pool<D> {
             let buf = run.bytes.take().and_then(Result::ok).expect("it was verified");
             return buf.into_data().slice(wanted);
         }
-        let mut buf = self.device.bufs.take(whole * to_usize(granule));
+        let mut buf = self.device.buffer(whole * to_usize(granule));
         buf.fill(0);
         for run in &mut read.runs {
             let bytes = run.bytes.take().and_then(Result::ok).expect("it was verified");
@@ -450,6 +450,11 @@ impl<D: Disk> Pool<D> {
                 self.edges_arrived = true;
             }
         }
+    }
+
+    /// Memory for the data of a write: the device may know it already, which makes IO cheaper.
+    pub fn buffer(&mut self, len: usize) -> Buf {
+        self.device.buffer(len)
     }
 
     /// Memory of an answered read, for the next one.

@@ -43,7 +43,7 @@ impl<D: Disk> Pool<D> {
             [] => return,
             [one] if one.is_aligned(sector) => one.clone(),
             many => {
-                let mut buf = self.device.bufs.take(many.iter().map(|part| part.len()).sum());
+                let mut buf = self.device.buffer(many.iter().map(|part| part.len()).sum());
                 let mut at = 0;
                 for part in many {
                     buf[at..at + part.len()].copy_from_slice(part);
@@ -62,7 +62,7 @@ impl<D: Disk> Pool<D> {
     pub(super) fn send_slot(&mut self, batch: Batch, blocks: u64) {
         let Batch { records, payload, mut sealed, .. } = batch;
         let slot = self.ring.take(blocks);
-        let mut buf = self.device.bufs.take(to_usize(blocks) * JOURNAL_BLOCK);
+        let mut buf = self.device.buffer(to_usize(blocks) * JOURNAL_BLOCK);
         buf.fill(0);
         let mut at = SLOT_HEADER;
         for record in &records {
