@@ -71,11 +71,10 @@ impl<D: Disk> Pool<D> {
     /// Whether a write goes to the device before its checksums are computed: it is large, whole
     /// granules, and none of them is a hole.
     fn leaves_early(&self, change: &Change, data: &Data) -> bool {
-        let granule = to_usize(self.volumes[&change.volume].granule());
         data.len() >= LARGE
             && change.edges.is_empty()
+            && change.stored == change.end.0 - change.first.0
             && data.is_aligned(to_usize(self.space.layout.sector.bytes()))
-            && !data.chunks_exact(granule).any(is_zero)
     }
 
     /// Starts the writes of a large operation, and computes its checksums while they are under
