@@ -56,8 +56,8 @@ pub const CHECKPOINT_IO_MAX: usize = 128;
 pub struct Limits {
     /// Map, directory and space pages kept in memory.
     pub cache_pages: usize,
-    /// Updates since the last checkpoint that may be indexed in memory. Two such indexes exist
-    /// while a checkpoint runs.
+    /// Updates that may be indexed in memory: those that a running checkpoint merges, and those
+    /// that came since. A checkpoint begins at half of it.
     pub overlay_entries: usize,
     /// Operations that wait for their slot.
     pub queue_ops: usize,

@@ -384,7 +384,12 @@ fn replace(top: &mut Frame, within: usize, new: Entry, freed: &mut Vec<Extent>) 
     match old {
         Entry::Hole { .. } => 0,
         Entry::Block(block) => {
-            freed.push(Extent { start: block.place, sectors: u64::from(block.sectors) });
+            let extent = Extent { start: block.place, sectors: u64::from(block.sectors) };
+            match freed.last_mut() {
+                // What was written in order is freed in order: one extent for all of it.
+                Some(last) if last.end() == extent.start => last.sectors += extent.sectors,
+                _ => freed.push(extent),
+            }
             i64::from(block.sectors)
         }
     }

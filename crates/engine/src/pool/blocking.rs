@@ -68,6 +68,8 @@ pub fn reads<D: Wait>(
 impl<D: Wait> Pool<D> {
     /// Waits until the device finished something, then goes on.
     pub fn wait(&mut self) {
+        // Waiting kicks by itself.
+        self.device.unkicked = 0;
         self.device.disk.wait(None);
         self.turn();
     }

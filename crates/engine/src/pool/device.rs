@@ -27,6 +27,10 @@ pub enum Purpose {
     Flush,
 }
 
+/// IOs that are gathered for one call at the most: the device should not stand idle while the
+/// answers of a long batch are worked through.
+const BATCH_MAX: usize = 8;
+
 pub struct Device<D> {
     pub disk: D,
     pub bufs: BufPool,
@@ -34,6 +38,8 @@ pub struct Device<D> {
     purposes: Vec<Option<Purpose>>,
     spare: Vec<usize>,
     checkpoint_ios: usize,
+    /// Submitted since the device last heard of anything.
+    pub(super) unkicked: usize,
 }
 
 impl<D: Disk> Device<D> {
@@ -45,6 +51,7 @@ impl<D: Disk> Device<D> {
             purposes: Vec::new(),
             spare: Vec::new(),
             checkpoint_ios: 0,
+            unkicked: 0,
         }
     }
 
@@ -81,20 +88,29 @@ impl<D: Disk> Device<D> {
         let id = self.id(purpose);
         let buf = self.buffer(len);
         let at = ByteOffset(place.0 * self.sector.bytes());
-        self.disk.submit(id, Io::Read { at, buf });
+        self.submit(id, Io::Read { at, buf });
     }
 
     pub fn write(&mut self, at: ByteOffset, data: Data, purpose: Purpose) {
         let id = self.id(purpose);
-        self.disk.submit(id, Io::Write { at, data });
+        self.submit(id, Io::Write { at, data });
     }
 
     pub fn flush(&mut self, purpose: Purpose) {
         let id = self.id(purpose);
-        self.disk.submit(id, Io::Flush);
+        self.submit(id, Io::Flush);
+    }
+
+    fn submit(&mut self, id: IoId, io: Io) {
+        self.disk.submit(id, io);
+        self.unkicked += 1;
+        if self.unkicked >= BATCH_MAX {
+            self.kick();
+        }
     }
 
     pub fn kick(&mut self) {
+        self.unkicked = 0;
         self.disk.kick();
     }
 
