@@ -18,7 +18,7 @@ pub const SMALL_HOLE_LEAVES: u64 = 2;
 pub const CARRIED_MAX: usize = 256;
 
 /// Holes that one checkpoint goes on with: each may rewrite the pages at its two ends.
-pub const CARRIED_STEPS: usize = 4;
+pub const CARRIED_STEPS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {

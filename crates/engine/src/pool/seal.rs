@@ -65,6 +65,21 @@ pub(super) struct Batch {
     pub sealed: Sealed,
 }
 
+impl Batch {
+    pub fn new(slot: Slot, room: usize) -> Batch {
+        let sealed = Sealed {
+            slot,
+            last_block: slot,
+            outstanding: 0,
+            replies: Vec::new(),
+            positions: Vec::new(),
+            memory: Vec::new(),
+            bytes: 0,
+        };
+        Batch { slot, room, records: Vec::new(), payload: 0, pieces: Vec::new(), sealed }
+    }
+}
+
 enum Fit {
     Sealed,
     /// The slot has no more room; the operation is the first of the next.
@@ -98,22 +113,7 @@ impl<D: Disk> Pool<D> {
     fn seal_batch(&mut self) -> Result<bool, CheckpointError> {
         let slot = self.ring.next();
         let room = to_usize(self.ring.contiguous()) * JOURNAL_BLOCK - SLOT_HEADER;
-        let mut batch = Batch {
-            slot,
-            room,
-            records: Vec::new(),
-            payload: 0,
-            pieces: Vec::new(),
-            sealed: Sealed {
-                slot,
-                last_block: slot,
-                outstanding: 0,
-                replies: Vec::new(),
-                positions: Vec::new(),
-                memory: Vec::new(),
-                bytes: 0,
-            },
-        };
+        let mut batch = Batch::new(slot, room);
         let mut moved = false;
         let mut full = false;
         while let Some(front) = self.queue.front() {

@@ -5,7 +5,7 @@ use block::{Data, Disk};
 
 use crate::format::{Record, SLOT_HEADER, SlotHeader, encode_slot};
 use crate::limits::JOURNAL_BLOCK;
-use crate::pool::seal::{Batch, Sealed};
+use crate::pool::seal::Batch;
 use crate::pool::{Pool, Purpose};
 use crate::units::{Sector, Slot, to_usize};
 
@@ -100,23 +100,12 @@ impl<D: Disk> Pool<D> {
         let mut records = VecDeque::from(records);
         loop {
             let room = to_usize(self.ring.contiguous()) * JOURNAL_BLOCK - SLOT_HEADER;
-            let slot = self.ring.next();
-            let (mut fitting, mut payload) = (Vec::new(), 0);
-            while let Some(record) = records.front().filter(|r| payload + r.len() <= room) {
-                payload += record.len();
-                fitting.extend(records.pop_front());
+            let mut batch = Batch::new(self.ring.next(), room);
+            while let Some(record) = records.pop_front_if(|r| batch.payload + r.len() <= room) {
+                batch.payload += record.len();
+                batch.records.push(record);
             }
-            let sealed = Sealed {
-                slot,
-                last_block: slot,
-                outstanding: 0,
-                replies: Vec::new(),
-                positions: Vec::new(),
-                memory: Vec::new(),
-                bytes: 0,
-            };
-            let blocks = (SLOT_HEADER + payload).div_ceil(JOURNAL_BLOCK) as u64;
-            let batch = Batch { slot, room, records: fitting, payload, pieces: Vec::new(), sealed };
+            let blocks = (SLOT_HEADER + batch.payload).div_ceil(JOURNAL_BLOCK) as u64;
             self.send_slot(batch, blocks);
             if records.is_empty() {
                 return;

@@ -8,9 +8,9 @@ use crate::format::{
     space_entry,
 };
 use crate::limits::{CHECKPOINT_IO_MAX, MAP_PAGE};
-use crate::map::{Got, Pages, Waiter};
+use crate::map::Pages;
 use crate::pool::{Device, Purpose};
-use crate::space::{Contradiction, Layout, OpenRegion};
+use crate::space::{Contradiction, Layout, OpenRegion, space_page};
 use crate::units::{Epoch, Extent, Region, Sector, to_usize};
 
 /// An upper space page that is being rewritten.
@@ -138,7 +138,7 @@ impl SpaceEdit {
         if old.epoch == Epoch(0) {
             blank_page(&mut page);
         } else {
-            match self.want(level, index, old, pages, device)? {
+            match space_page(&self.layout, level, index, old, pages, device)? {
                 Some(found) => page.copy_from_slice(&found),
                 None => return Ok(false),
             }
@@ -180,23 +180,6 @@ impl SpaceEdit {
         Ok(())
     }
 
-    fn want<D: Disk>(
-        &self,
-        level: u8,
-        index: u64,
-        entry: SpaceEntry,
-        pages: &mut Pages,
-        device: &mut Device<D>,
-    ) -> Result<Option<std::sync::Arc<[u8]>>, CheckpointError> {
-        let ptr = self.layout.space_page(level, index, entry);
-        let id = PageId { kind: PageKind::Space, level, index, epoch: entry.epoch };
-        match pages.want(ptr, id, Waiter::Pump, device) {
-            Got::Page(page) => Ok(Some(page)),
-            Got::Wait => Ok(None),
-            Got::Bad(problem) => Err(CheckpointError::PageDamaged { what: "space map", problem }),
-        }
-    }
-
     /// Asks for the pages of the next regions, so that their reads overlap.
     fn prefetch<D: Disk>(&self, pages: &mut Pages, device: &mut Device<D>) {
         let Some(upper) = self.uppers.last() else {
@@ -225,7 +208,7 @@ impl SpaceEdit {
         let mut bits = if old.epoch == Epoch(0) {
             OpenRegion::virgin(&self.layout, region)
         } else {
-            let Some(page) = self.want(0, region.0, old, pages, device)? else {
+            let Some(page) = space_page(&self.layout, 0, region.0, old, pages, device)? else {
                 return Ok(None);
             };
             let mut bits = OpenRegion::from_page(&self.layout, region, &page);

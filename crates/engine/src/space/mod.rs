@@ -6,10 +6,38 @@ mod edit;
 mod layout;
 mod region;
 mod seek;
-#[cfg(test)]
-mod tests;
+
+use std::sync::Arc;
+
+use block::Disk;
+
+use crate::error::CheckpointError;
+use crate::format::{PageId, PageKind, SpaceEntry};
+use crate::map::{Got, Pages, Waiter};
+use crate::pool::Device;
 
 pub use edit::{SpaceEdit, SpaceStep};
 pub use layout::Layout;
 pub use region::{Contradiction, OpenRegion};
 pub use seek::{Alloc, Space, Stream};
+
+/// The newest version of a space page; `None` while it is being read.
+fn space_page<D: Disk>(
+    layout: &Layout,
+    level: u8,
+    index: u64,
+    entry: SpaceEntry,
+    pages: &mut Pages,
+    device: &mut Device<D>,
+) -> Result<Option<Arc<[u8]>>, CheckpointError> {
+    let ptr = layout.space_page(level, index, entry);
+    let id = PageId { kind: PageKind::Space, level, index, epoch: entry.epoch };
+    match pages.want(ptr, id, Waiter::Pump, device) {
+        Got::Page(page) => Ok(Some(page)),
+        Got::Wait => Ok(None),
+        Got::Bad(problem) => Err(CheckpointError::PageDamaged { what: "space map", problem }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

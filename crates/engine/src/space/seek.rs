@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use block::Disk;
 
 use crate::error::CheckpointError;
-use crate::format::{PageId, PageKind, SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry, SpaceRoot};
-use crate::map::{Got, Pages, Waiter, space_entry_of};
+use crate::format::{SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry, SpaceRoot};
+use crate::map::{Pages, space_entry_of};
 use crate::pool::Device;
-use crate::space::{Contradiction, Layout, OpenRegion};
+use crate::space::{Contradiction, Layout, OpenRegion, space_page};
 use crate::units::{Epoch, Extent, Region, to_usize};
 
 /// Writes that are worth a checkpoint even on a nearly full pool.
@@ -356,24 +356,8 @@ impl Space {
         if entry.epoch == Epoch(0) {
             return Ok(Some(SpaceEntry::default()));
         }
-        match self.page(level, index, entry, pages, device) {
-            Got::Page(page) => Ok(Some(space_entry_of(&page, to_usize(child)))),
-            Got::Wait => Ok(None),
-            Got::Bad(problem) => Err(CheckpointError::PageDamaged { what: "space map", problem }),
-        }
-    }
-
-    fn page<D: Disk>(
-        &self,
-        level: u8,
-        index: u64,
-        entry: SpaceEntry,
-        pages: &mut Pages,
-        device: &mut Device<D>,
-    ) -> Got {
-        let ptr = self.layout.space_page(level, index, entry);
-        let id = PageId { kind: PageKind::Space, level, index, epoch: entry.epoch };
-        pages.want(ptr, id, Waiter::Pump, device)
+        let page = space_page(&self.layout, level, index, entry, pages, device)?;
+        Ok(page.map(|page| space_entry_of(&page, to_usize(child))))
     }
 
     fn load<D: Disk>(
@@ -386,12 +370,9 @@ impl Space {
         let mut open = if entry.epoch == Epoch(0) {
             OpenRegion::virgin(&self.layout, region)
         } else {
-            match self.page(0, region.0, entry, pages, device) {
-                Got::Page(page) => OpenRegion::from_page(&self.layout, region, &page),
-                Got::Wait => return Ok(None),
-                Got::Bad(problem) => {
-                    return Err(CheckpointError::PageDamaged { what: "space map", problem });
-                }
+            match space_page(&self.layout, 0, region.0, entry, pages, device)? {
+                Some(page) => OpenRegion::from_page(&self.layout, region, &page),
+                None => return Ok(None),
             }
         };
         for extent in self.frozen.iter().chain(&self.taken).chain(&self.unsealed) {
