@@ -70,7 +70,7 @@ pub struct Create {
     /// The unit of allocation in bytes. What the device writes without tearing, unless told.
     #[arg(long, value_enum, value_name = "BYTES")]
     pub sector: Option<Sector>,
-    /// The size of the journal: 256KiB to 256MiB. A 64th of the pool, unless told.
+    /// The size of the journal: 256KiB to 256MiB. A 32nd of the pool, unless told.
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub journal: Option<ByteLen>,
     /// Overwrite what is there. It is lost for good.
