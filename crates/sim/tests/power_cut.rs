@@ -45,10 +45,13 @@ fn verify_image(expected: &mut Expected<'_>, disk: CrashDisk, again: bool, paths
         Err(problem) => panic!("after a power cut: {problem}"),
     };
     paths.add("slots replayed", pool.counters().replayed_slots);
+    let disk = pool.abandon();
+    let mut quiet = disk.after_kill(count as u64);
+    let report = check(&mut quiet, Depth::Structure).expect("a recovered pool can be checked");
+    assert!(report.is_clean(), "check after a power cut found {:?}", report.problems);
     if again {
         paths.add("second cuts", 1);
         // The next life begins where this one ended: a cut right after opening loses nothing.
-        let disk = pool.abandon();
         let mut rng = Rng::new(count as u64);
         let images = disk.crash_images(SectorSize::B512, Budget::default(), &mut rng);
         for image in images.take(4) {
@@ -58,11 +61,7 @@ fn verify_image(expected: &mut Expected<'_>, disk: CrashDisk, again: bool, paths
                 .unwrap_or_else(|problem| panic!("after a second power cut: {problem}"));
             assert_eq!(second, count, "what was recovered once is recovered again");
         }
-        return;
     }
-    let mut disk = pool.abandon().after_kill(count as u64);
-    let report = check(&mut disk, Depth::Structure).expect("a recovered pool can be checked");
-    assert!(report.is_clean(), "check after a power cut found {:?}", report.problems);
 }
 
 fn cut(seed: u64, boundary: u64, paths: &mut Paths) {

@@ -60,11 +60,12 @@ impl<D: Disk> Pool<D> {
     pub(super) fn free_displaced(&mut self, displaced: Displaced) {
         for block in displaced {
             let extent = Extent { start: block.place, sectors: u64::from(block.sectors) };
-            self.space.give_back(extent);
             #[cfg(feature = "faults")]
             if self.has_fault(crate::Fault::ReuseBeforeCheckpoint) {
                 self.space.reuse_at_once(extent);
+                continue;
             }
+            self.space.give_back(extent);
         }
     }
 

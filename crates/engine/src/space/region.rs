@@ -169,9 +169,4 @@ impl OpenRegion {
     pub fn rewind(&mut self) {
         self.cursor = 0;
     }
-
-    #[cfg(feature = "faults")]
-    pub fn rewind_to(&mut self, sector: Sector) {
-        self.cursor = sector.0 - self.start.0;
-    }
 }

@@ -58,6 +58,8 @@ pub struct Space {
     fruitless_for: u64,
     /// A run of this length was looked for everywhere and not found.
     full_for: u64,
+    #[cfg(feature = "faults")]
+    reusable: Vec<Extent>,
 }
 
 impl Space {
@@ -79,6 +81,8 @@ impl Space {
             fruitless: 0,
             fruitless_for: 0,
             full_for: u64::MAX,
+            #[cfg(feature = "faults")]
+            reusable: Vec::new(),
         };
         space.free = space.recorded_free();
         let regions = space.layout.regions();
@@ -159,18 +163,20 @@ impl Space {
         }
     }
 
+    /// Planted: gives an extent out again before any checkpoint. The books stay right, since it
+    /// is in use as before; only a crash can show the harm.
     #[cfg(feature = "faults")]
     pub fn reuse_at_once(&mut self, extent: Extent) {
-        let region = self.layout.region_of(extent.start);
-        if let Some(open) = self.open[0].as_mut().filter(|open| open.region == region) {
-            open.release(extent).expect("it was in use");
-            open.rewind_to(extent.start);
-        }
+        self.reusable.push(extent);
     }
 
     /// What a checkpoint has to record: taken and given back until now.
     pub fn freeze(&mut self) -> Vec<Extent> {
         assert!(self.frozen.is_empty(), "one checkpoint at a time");
+        #[cfg(feature = "faults")]
+        for extent in std::mem::take(&mut self.reusable) {
+            self.give_back(extent);
+        }
         self.taken_sectors = 0;
         self.frozen = std::mem::take(&mut self.taken);
         std::mem::take(&mut self.freed)
@@ -230,6 +236,12 @@ impl Space {
         pages: &mut Pages,
         device: &mut Device<D>,
     ) -> Result<Alloc, CheckpointError> {
+        #[cfg(feature = "faults")]
+        if stream == Stream::Data
+            && let Some(at) = self.reusable.iter().position(|extent| extent.sectors == unit)
+        {
+            return Ok(Alloc::Run(self.reusable.swap_remove(at)));
+        }
         let align = self.layout.page().min(unit);
         loop {
             if let Some(open) = &mut self.open[stream as usize]
