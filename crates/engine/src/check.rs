@@ -4,8 +4,9 @@
 //! pool that was not closed is checked as of its last checkpoint.
 use std::collections::BTreeMap;
 
-use block::{Seq, Wait};
+use block::Wait;
 
+use crate::compress;
 use crate::error::OpenError;
 use crate::format::{
     Block, Child, Entry, FAN_OUT, PageId, PageKind, PagePtr, SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry,
@@ -13,10 +14,16 @@ use crate::format::{
 };
 use crate::journal::replay;
 use crate::limits::MAP_PAGE;
-use crate::pool::{OpenOptions, blocking_reads, newest_superblock, read_directory, read_page};
+use crate::map::summary;
+use crate::pool::{
+    OpenOptions, blocking_read, blocking_reads, newest_superblock, read_directory, read_page,
+};
+use crate::snapshot::{Floor, Object};
 use crate::space::{Layout, OpenRegion};
-use crate::units::{Checksum, Epoch, Extent, Region, Sector, VolumeId, to_usize};
-use crate::volume::Durable;
+use crate::units::{
+    Birth, Checksum, Epoch, Extent, Granule, ObjectId, Region, Sector, SnapshotId, to_usize,
+};
+use crate::volume::MapRoot;
 
 /// How much to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +39,16 @@ pub enum Depth {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub volumes: u64,
+    /// Also those that are deleted and not dropped yet.
+    pub snapshots: u64,
     pub map_pages: u64,
     pub blocks: u64,
     pub used_sectors: u64,
     pub free_sectors: u64,
     /// Slots that opening would replay.
     pub journal_slots: u64,
+    /// Copies of superblocks that are not whole. A power cut may leave one; opening mends it.
+    pub superblocks_to_mend: u64,
     pub problems: Vec<String>,
     /// Problems beyond those that are listed.
     pub more_problems: u64,
@@ -67,6 +78,8 @@ impl Report {
 struct Used {
     from: u64,
     bits: Vec<u64>,
+    /// What a map shares with the snapshot that it goes on from: somebody must own it.
+    shared: Vec<u64>,
 }
 
 impl Used {
@@ -85,9 +98,23 @@ impl Used {
         }
     }
 
+    fn share(&mut self, extent: Extent) {
+        for sector in extent.start.0..extent.end().0 {
+            let Some(bit) = sector.checked_sub(self.from) else { continue };
+            if let Some(word) = self.shared.get_mut(to_usize(bit / 64)) {
+                *word |= 1 << (bit % 64);
+            }
+        }
+    }
+
     fn has(&self, sector: u64) -> bool {
         let bit = sector - self.from;
-        self.bits[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+        self.bits[to_usize(bit / 64)] >> (bit % 64) & 1 == 1
+    }
+
+    fn is_shared(&self, sector: u64) -> bool {
+        let bit = sector - self.from;
+        self.shared[to_usize(bit / 64)] >> (bit % 64) & 1 == 1
     }
 }
 
@@ -100,6 +127,8 @@ struct Walk<'a, D> {
     first: bool,
     used: Used,
     report: Report,
+    /// The upper space pages that were looked at last, by level.
+    upper_seen: [u64; 3],
 }
 
 /// Checks a pool. An error means that it could not be looked at; what is wrong inside is in the
@@ -107,8 +136,14 @@ struct Walk<'a, D> {
 pub fn check<D: Wait>(disk: &mut D, depth: Depth) -> Result<Report, OpenError> {
     let options = OpenOptions::default();
     let superblock = newest_superblock(disk, &options)?;
-    let (volumes, directory) = read_directory(disk, &superblock)?;
-    let mut report = Report { volumes: volumes.len() as u64, ..Report::default() };
+    let (objects, directory) = read_directory(disk, &superblock)?;
+    let count =
+        |is: fn(&Object) -> bool| objects.values().filter(|object| is(object)).count() as u64;
+    let mut report = Report {
+        volumes: count(|object| matches!(object, Object::Volume(_))),
+        snapshots: count(|object| matches!(object, Object::Snapshot(_))),
+        ..Report::default()
+    };
     match replay(disk, &superblock, &options) {
         Ok(replayed) => report.journal_slots = replayed.slots.len() as u64,
         Err(error) => report.problem(error.to_string()),
@@ -116,14 +151,17 @@ pub fn check<D: Wait>(disk: &mut D, depth: Depth) -> Result<Report, OpenError> {
     let layout = Layout::of(&superblock);
     let end = layout.sectors;
     let mut from = layout.regions_at.0;
-    let used = Used { from, bits: Vec::new() };
-    let mut walk = Walk { disk, superblock, layout, depth, first: true, used, report };
+    let used = Used { from, bits: Vec::new(), shared: Vec::new() };
+    let upper_seen = [u64::MAX; 3];
+    let mut walk = Walk { disk, superblock, layout, depth, first: true, used, report, upper_seen };
+    walk.superblocks()?;
     while from < end {
         // Windows are whole regions, so that each region is compared once.
         let regions = (WINDOW / SPACE_SPAN).min((end - from).div_ceil(SPACE_SPAN));
         let len = regions * SPACE_SPAN;
-        walk.used = Used { from, bits: vec![0; to_usize(len.div_ceil(64))] };
-        walk.walk(&volumes, &directory);
+        let words = vec![0; to_usize(len.div_ceil(64))];
+        walk.used = Used { from, bits: words.clone(), shared: words };
+        walk.walk(&objects, &directory);
         let first = (from - walk.layout.regions_at.0) / SPACE_SPAN;
         walk.compare(first..first + regions)?;
         from += len;
@@ -133,20 +171,43 @@ pub fn check<D: Wait>(disk: &mut D, depth: Depth) -> Result<Report, OpenError> {
 }
 
 impl<D: Wait> Walk<'_, D> {
-    fn walk(&mut self, volumes: &BTreeMap<VolumeId, Durable>, directory: &[PagePtr]) {
-        for ptr in directory {
+    fn walk(&mut self, objects: &BTreeMap<ObjectId, Object>, directory: &[(PagePtr, PageId)]) {
+        for (ptr, id) in directory {
             self.mark_page(*ptr, "the directory");
-        }
-        for (id, volume) in volumes {
-            let stored = self.walk_map(*id, volume);
-            if self.first && stored != volume.stored {
-                let text = format!(
-                    "volume {id} says that it stores {} sectors, its map has {stored}",
-                    volume.stored
-                );
-                self.report.problem(text);
+            if self.first {
+                self.look_at_copies("the directory", *ptr, *id);
             }
         }
+        for (id, object) in objects {
+            let (name, floor, from) = match object {
+                Object::Volume(volume) => {
+                    (format!("volume {id}"), floor(objects, volume.parent), Granule(0))
+                }
+                Object::Snapshot(cut) => {
+                    (format!("snapshot {id}"), floor(objects, cut.parent), cut.dropped)
+                }
+                Object::Orphan(orphan) => {
+                    (format!("orphaned map {id}"), orphan.floor, orphan.dropped)
+                }
+            };
+            let granule = object.header().block_size.granule();
+            self.walk_map(&name, granule, object.map(), floor, from.0);
+        }
+    }
+
+    /// All four superblocks: the newest epoch, and the one before it.
+    fn superblocks(&mut self) -> Result<(), OpenError> {
+        let newest = self.superblock.epoch;
+        for epoch in [newest, Epoch(newest.0.saturating_sub(1))] {
+            for copy in 0..2 {
+                let at = Layout::superblock(epoch, copy);
+                let bytes = blocking_read(self.disk, at, MAP_PAGE)?;
+                let found = Superblock::decode(&bytes).ok();
+                let good = found.is_some_and(|found| found.epoch == epoch);
+                self.report.superblocks_to_mend += u64::from(!good);
+            }
+        }
+        Ok(())
     }
 
     fn mark_page(&mut self, ptr: PagePtr, what: &str) {
@@ -160,50 +221,53 @@ impl<D: Wait> Walk<'_, D> {
         }
     }
 
-    /// Walks one map and returns the sectors that its blocks occupy.
-    fn walk_map(&mut self, id: VolumeId, volume: &Durable) -> u64 {
-        let name = format!("volume {id}");
-        let mut stored = 0;
+    /// Walks what one map owns. What it shares is looked at where it is owned.
+    fn walk_map(&mut self, name: &str, granule: u64, map: MapRoot, floor: Floor, from: u64) {
         let mut batch = Vec::new();
-        let Child::Page { ptr, .. } = volume.root else {
-            return 0;
-        };
-        let mut todo = vec![(ptr, volume.height - 1, 0u64, volume.root.changed())];
-        while let Some((ptr, level, index, changed)) = todo.pop() {
-            self.mark_page(ptr, &name);
+        let mut todo = vec![(map.root, map.height.saturating_sub(1), 0u64)];
+        while let Some((above, level, index)) = todo.pop() {
+            let Child::Page { ptr, changed, held } = above else { continue };
+            let end = (index + 1) << (7 * (u32::from(level) + 1));
+            if end <= from {
+                continue;
+            }
+            if !floor.owns_page(ptr, end) {
+                for start in ptr.places {
+                    self.used.share(Extent { start, sectors: self.layout.page() });
+                }
+                continue;
+            }
+            self.mark_page(ptr, name);
             self.report.map_pages += u64::from(self.first);
-            let Some(page) = self.map_page(&name, ptr, level, index) else {
+            let Some(page) = self.map_page(name, ptr, level, index) else {
                 continue;
             };
-            let mut highest = Seq(0);
+            let sum = summary(&page, level);
+            if (sum.changed > changed || sum.held != held) && self.first {
+                let (says, has) = ((changed, held), (sum.changed, sum.held));
+                self.report
+                    .problem(format!("{name}: a page has {has:?}, its parent says {says:?}"));
+            }
             for within in 0..FAN_OUT {
                 let below = index * FAN_OUT as u64 + within as u64;
                 if level > 0 {
-                    let child = child(&page, within);
-                    highest = highest.max(child.changed());
-                    if let Child::Page { ptr, changed } = child {
-                        todo.push((ptr, level - 1, below, changed));
+                    todo.push((child(&page, within), level - 1, below));
+                } else if let Entry::Block(block) = entry(&page, within)
+                    && below >= from
+                {
+                    let extent = Extent { start: block.place, sectors: block.sectors.into() };
+                    match floor.owns(block.born, below + 1) {
+                        true => self.block(name, granule, below, block, &mut batch),
+                        false => self.used.share(extent),
                     }
-                    continue;
                 }
-                let entry = entry(&page, within);
-                highest = highest.max(entry.changed());
-                if let Entry::Block(block) = entry {
-                    stored += u64::from(block.sectors);
-                    self.block(&name, below, block, &mut batch);
-                }
-            }
-            if highest != changed && self.first {
-                let text = format!("{name}: a page says {highest:?}, its parent {changed:?}");
-                self.report.problem(text);
             }
         }
-        self.verify(&name, &mut batch);
-        stored
+        self.verify(name, granule, &mut batch);
     }
 
     fn map_page(&mut self, name: &str, ptr: PagePtr, level: u8, index: u64) -> Option<block::Buf> {
-        let id = PageId { kind: PageKind::Map, level, index, epoch: ptr.born };
+        let id = PageId { kind: PageKind::Map, level, index, born: ptr.born };
         let pool = self.superblock.pool();
         if self.first {
             self.look_at_copies(name, ptr, id);
@@ -231,12 +295,19 @@ impl<D: Wait> Walk<'_, D> {
             };
             if let Some(problem) = problem {
                 let copy = copy + 1;
-                self.report.problem(format!("{name}: copy {copy} of a map page: {problem}"));
+                self.report.problem(format!("{name}: copy {copy} of a page: {problem}"));
             }
         }
     }
 
-    fn block(&mut self, name: &str, at: u64, block: Block, batch: &mut Vec<(u64, Block)>) {
+    fn block(
+        &mut self,
+        name: &str,
+        granule: u64,
+        at: u64,
+        block: Block,
+        batch: &mut Vec<(u64, Block)>,
+    ) {
         let extent = Extent { start: block.place, sectors: u64::from(block.sectors) };
         if !self.layout.holds(extent) {
             self.report.problem(format!("{name}: granule {at} lies outside of the pool"));
@@ -245,16 +316,19 @@ impl<D: Wait> Walk<'_, D> {
         self.used.mark(extent, &mut self.report, name);
         if self.first {
             self.report.blocks += 1;
-            if self.depth == Depth::Data {
+            let (whole, page) = (self.layout.per(granule), self.layout.page());
+            if !compress::can_be(block.encoding, extent.sectors, whole, page) {
+                self.report.problem(format!("{name}: granule {at} is stored as none can be"));
+            } else if self.depth == Depth::Data {
                 batch.push((at, block));
             }
         }
         if batch.len() == BATCH {
-            self.verify(name, batch);
+            self.verify(name, granule, batch);
         }
     }
 
-    fn verify(&mut self, name: &str, batch: &mut Vec<(u64, Block)>) {
+    fn verify(&mut self, name: &str, granule: u64, batch: &mut Vec<(u64, Block)>) {
         let layout = &self.layout;
         let ranges = batch.iter().map(|(_, block)| {
             let len = layout.bytes(u64::from(block.sectors)).0;
@@ -264,9 +338,15 @@ impl<D: Wait> Walk<'_, D> {
             Ok(found) => found,
             Err(error) => return self.report.problem(format!("{name}: {error}")),
         };
-        for ((granule, block), bytes) in batch.drain(..).zip(found) {
-            if !bytes.is_some_and(|bytes| Checksum::of(&bytes) == block.checksum) {
-                self.report.problem(format!("{name}: granule {granule} is damaged"));
+        let mut plain = vec![0; to_usize(granule)];
+        for ((at, block), bytes) in batch.drain(..).zip(found) {
+            let good = bytes.filter(|bytes| Checksum::of(bytes) == block.checksum);
+            let Some(bytes) = good else {
+                self.report.problem(format!("{name}: granule {at} is damaged"));
+                continue;
+            };
+            if let Err(problem) = compress::decode(block.encoding, &bytes, &mut plain) {
+                self.report.problem(format!("{name}: granule {at} is damaged: {problem}"));
             }
         }
     }
@@ -309,6 +389,9 @@ impl<D: Wait> Walk<'_, D> {
                 }
                 _ => {}
             }
+            if self.used.is_shared(sector) && !is {
+                self.report.problem(format!("sector {sector} is shared, but nobody owns it"));
+            }
         }
     }
 
@@ -318,8 +401,13 @@ impl<D: Wait> Walk<'_, D> {
         index: u64,
         e: SpaceEntry,
     ) -> Result<block::Buf, OpenError> {
-        let id = PageId { kind: PageKind::Space, level, index, epoch: e.epoch };
+        let id = PageId { kind: PageKind::Space, level, index, born: Birth(e.epoch.0) };
         let ptr = self.layout.space_page(level, index, e);
+        if level == 0 || index != self.upper_seen[usize::from(level)] {
+            // Upper pages are read again for every region, but looked at once.
+            self.upper_seen[usize::from(level)] = index;
+            self.look_at_copies("the space map", ptr, id);
+        }
         read_page(self.disk, &self.layout, self.superblock.pool(), ptr, id, "space map")
     }
 
@@ -336,4 +424,13 @@ impl<D: Wait> Walk<'_, D> {
         }
         Ok(at)
     }
+}
+
+/// What a map that goes on from `parent` shares with it.
+fn floor(objects: &BTreeMap<ObjectId, Object>, parent: Option<SnapshotId>) -> Floor {
+    let cut = |id: SnapshotId| match objects.get(&id.into()) {
+        Some(Object::Snapshot(cut)) => Some(cut),
+        _ => None,
+    };
+    Floor::over(parent, cut)
 }

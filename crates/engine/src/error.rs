@@ -1,12 +1,13 @@
 //! What can go wrong, one enum per surface. Every error names what is wrong and what to do, and
 //! answers whether trying again can help.
-use block::{ByteLen, ByteOffset, DiskError, Position};
+use block::{ByteLen, ByteOffset, DiskError, Position, Seq};
 use thiserror::Error;
 
 use crate::format::{Malformed, PageProblem};
 use crate::limits::{NAME_MAX, POOL_MIN, SEQ_MAX, STATE_MAX, VOLUME_MAX, WRITE_MAX};
+use crate::pool::Subject;
 use crate::space::Contradiction;
-use crate::units::{Epoch, VolumeId};
+use crate::units::{Epoch, SnapshotId, VolumeId};
 
 /// What a caller may do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +26,43 @@ pub enum Retry {
 #[derive(Clone, Debug, Error)]
 pub enum OpError {
     #[error(
-        "volume {volume} does not exist in this pool; `pollux disk volumes` lists those that do"
+        "volume {volume} does not exist in this pool; `pollux disk volume list` lists those that do"
     )]
     UnknownVolume { volume: VolumeId },
-    #[error("a volume named {name:?} exists already; choose another name or delete it first")]
+    #[error(
+        "snapshot {snapshot} does not exist in this pool; `pollux disk snapshot list` lists those that do"
+    )]
+    UnknownSnapshot { snapshot: SnapshotId },
+    #[error(
+        "snapshot {snapshot} is not of volume {volume}; clone it, or name one of the volume's own"
+    )]
+    ForeignSnapshot { snapshot: SnapshotId, volume: VolumeId },
+    #[error(
+        "volume {volume} has {count} snapshots; delete them first, or say what is to become of them"
+    )]
+    HasSnapshots { volume: VolumeId, count: usize },
+    #[error(
+        "snapshot {base} is newer than {snapshot}: a difference goes from the older to the newer"
+    )]
+    BaseIsNewer { base: SnapshotId, snapshot: SnapshotId },
+    #[error("volume {volume} is in use; detach it first")]
+    Attached { volume: VolumeId },
+    #[error(
+        "volume {volume} is part of an import under way; finish the import or abandon it first"
+    )]
+    Staging { volume: VolumeId },
+    #[error("volume {volume} takes no import: none was begun, or it has ended")]
+    NotStaging { volume: VolumeId },
+    #[error(
+        "volume {volume} has changed since snapshot {snapshot}; roll it back, or take a new snapshot"
+    )]
+    BaseMoved { snapshot: SnapshotId, volume: VolumeId },
+    #[error(
+        "the import has stamps up to {highest:?}, but the volume would be at {at}: blocks of another \
+         sequence are staged with stamp 0"
+    )]
+    ForeignStamps { highest: Seq, at: Position },
+    #[error("{name:?} exists already; choose another name or delete it first")]
     DuplicateName { name: String },
     #[error(
         "{name:?} cannot name a volume: it needs 1 to {NAME_MAX} bytes without control characters"
@@ -57,18 +91,25 @@ pub enum OpError {
     #[error("{len} bytes of replication state are too many: at most {STATE_MAX}")]
     StateTooLong { len: usize },
     #[error(
-        "no space: {needed} more would be needed beside the reserve; delete volumes or discard \
-         unused ranges, both work on a full pool, or grow the pool"
+        "no space: {needed} more would be needed beside the reserve; delete volumes or snapshots, \
+         which always works, discard unused ranges, or grow the pool"
     )]
     NoSpace { needed: ByteLen },
     #[error("too many operations are waiting; try again when some were answered")]
     Busy,
     #[error(
-        "the stored copy of {offset} of volume {volume} is damaged: its checksum does not match"
+        "the stored copy of {offset} of {of} is damaged: its checksum does not match, or it cannot \
+         be decoded"
     )]
-    Damaged { volume: VolumeId, offset: ByteOffset },
-    #[error("a map page of volume {volume} is damaged in both places: {problem}")]
-    MapDamaged { volume: VolumeId, problem: PageProblem },
+    Damaged { of: Subject, offset: ByteOffset },
+    #[error("a map page of {of} is damaged in both places: {problem}")]
+    MapDamaged { of: Subject, problem: PageProblem },
+    #[error("a repair brings exactly one granule of {granule} bytes, from where it begins")]
+    NotAGranule { granule: u64 },
+    #[error(
+        "these bytes are not what was stored at {offset} of {of}: another source has to be asked"
+    )]
+    OtherBytes { of: Subject, offset: ByteOffset },
     #[error("the device failed: {0}")]
     Device(#[from] DiskError),
     #[error("the pool has failed and takes no operations: {reason}")]

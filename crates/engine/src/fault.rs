@@ -22,4 +22,12 @@ pub enum Fault {
     OpenOlderEpoch,
     /// Replay does not look whether unflushed data arrived.
     ReplayTrustsData,
+    /// What becomes a hole keeps the stamp that it had.
+    HoleStampsOff,
+    /// A rollback stamps nothing.
+    RollbackStampsOff,
+    /// What dies in a volume is freed though its newest snapshot still has it.
+    FreeDeadEarly,
+    /// A deleted snapshot is dropped though clones go on from it.
+    OriginFreed,
 }

@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod compress;
+pub mod delta;
 mod error;
 #[cfg(feature = "faults")]
 mod fault;
@@ -17,6 +19,7 @@ mod limits;
 mod map;
 mod overlay;
 mod pool;
+mod snapshot;
 mod space;
 mod units;
 mod volume;
@@ -24,13 +27,14 @@ mod volume;
 pub use error::{CheckpointError, CreateError, OpError, OpenError, Retry};
 #[cfg(feature = "faults")]
 pub use fault::{Fault, MARKER as FAULT_MARKER};
-pub use format::decode_any;
+pub use format::{FORMAT_VERSION, decode_any};
 pub use limits::{
     JOURNAL_BLOCK, Limits, MAP_PAGE, NAME_MAX, POOL_MIN, STATE_MAX, VOLUME_MAX, WRITE_MAX,
 };
 pub use pool::{
-    Counters, CreateOptions, Inspection, Memory, Op, OpenOptions, Pool, PoolInfo, Reply, RequestId,
-    VolumeInfo, Zeroing, create, inspect,
+    ChangedRange, Changes, Counters, CreateOptions, Damage, Inspection, Memory, Op, OpenOptions,
+    Part, Pool, PoolInfo, Reply, RequestId, ScrubStatus, Since, SnapshotInfo, SnapshotsOfDeleted,
+    Staged, StagingInfo, Stamps, Subject, Usage, VolumeInfo, Zeroing, create, inspect,
 };
-pub use units::{Checksum, Epoch, VolumeId};
-pub use volume::{BlockSize, Compression, VolumeSpec};
+pub use units::{Checksum, Epoch, SnapshotId, VolumeId};
+pub use volume::{BlockSize, CloneSpec, Compression, SnapshotSpec, VolumeSpec};

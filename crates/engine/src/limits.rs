@@ -4,7 +4,8 @@
 /// slot's checksum finds either.
 pub const JOURNAL_BLOCK: usize = 4096;
 
-/// The largest slot. It must hold the record of the largest write: 257 granules of 16 bytes.
+/// The largest slot. It must hold the record of the largest write, of 257 granules: 16 bytes for
+/// each block, and at worst, where every other one is a hole, 17 for each of them.
 pub const SLOT_BLOCKS_MAX: usize = 4;
 
 /// Every page of maps, directory and space.
@@ -51,6 +52,9 @@ pub const SLOTS_IN_FLIGHT_MAX: usize = 64;
 /// Pages that a checkpoint reads or writes at once.
 pub const CHECKPOINT_IO_MAX: usize = 128;
 
+/// Maps that may wait to be dropped before large holes wait too: each is an object of its own.
+pub const ORPHANS_MAX: usize = 64;
+
 /// Bounds of one open pool, chosen by its owner.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -65,8 +69,11 @@ pub struct Limits {
     pub queue_bytes: usize,
     /// Recycled IO memory.
     pub buffer_bytes: usize,
-    /// Leaf pages that one checkpoint empties for large discards and deletes.
+    /// Map pages that one checkpoint looks into to drop what was discarded or deleted.
     pub emptied_leaves: u64,
+    /// Map pages that stamping what a rollback or a mirror import changed may rewrite. With fewer,
+    /// more is taken to have changed than did.
+    pub stamped_pages: u64,
 }
 
 impl Default for Limits {
@@ -78,6 +85,7 @@ impl Default for Limits {
             queue_bytes: 64 << 20,
             buffer_bytes: 32 << 20,
             emptied_leaves: 2048,
+            stamped_pages: 4096,
         }
     }
 }
@@ -92,6 +100,7 @@ impl Limits {
             queue_bytes: 8 << 20,
             buffer_bytes: 1 << 20,
             emptied_leaves: 2,
+            stamped_pages: 3,
         }
     }
 }

@@ -4,8 +4,11 @@
 //! merges the whole overlay into the maps in order of address. So a write never waits for a map
 //! page, replay of the journal reads none, and pages in memory are never dirty.
 //!
+//! A snapshot seals what its volume has here as a layer; later updates go into a new one above it.
+//! So a snapshot is made at once, and a checkpoint merges layer by layer.
+//!
 //! Invariants:
-//! - Entries of one volume do not overlap.
+//! - Entries of one layer do not overlap.
 //! - `nodes` is at least the number of map pages that merging this overlay will write.
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +16,16 @@ use std::ops::Bound;
 use block::Seq;
 
 use crate::format::BlockRecord;
-use crate::units::{Granule, Slot, VolumeId};
+use crate::units::{Granule, Slot, SnapshotId, VolumeId};
+
+/// Leaves behind its first that a hole may touch and still be emptied entry by entry. A write of
+/// zeros reaches no further, so only discards and zeroings are ever cut off as whole subtrees.
+const SMALL_HOLE_LEAVES: u64 = 2;
+
+/// Whether a run of granules that became a hole is cut off rather than emptied.
+pub fn is_large(first: u64, count: u64) -> bool {
+    (first + count - 1) / 128 > first / 128 + SMALL_HOLE_LEAVES
+}
 
 /// When a change came: in the volume's sequence, and in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +63,24 @@ pub struct VolumeOverlay {
     nodes: u64,
 }
 
+/// What came for one volume, between its snapshots and since the newest.
+#[derive(Debug, Default)]
+struct Layers {
+    /// Oldest first, each with the snapshot that sealed it.
+    sealed: Vec<(SnapshotId, VolumeOverlay)>,
+    top: VolumeOverlay,
+}
+
+/// No layer of an overlay was sealed by this snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSuchLayer;
+
 /// Blocks that an update displaced before they ever reached a map.
 pub type Displaced = Vec<BlockRecord>;
 
 #[derive(Debug, Default)]
 pub struct Overlay {
-    volumes: BTreeMap<VolumeId, VolumeOverlay>,
+    volumes: BTreeMap<VolumeId, Layers>,
     entries: usize,
 }
 
@@ -66,25 +90,72 @@ impl Overlay {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.entries == 0
+        self.volumes.is_empty()
     }
 
     /// An upper bound of the map pages that merging will write.
     pub fn nodes(&self) -> u64 {
-        self.volumes.values().map(|volume| volume.nodes).sum()
+        let nodes = |layers: &Layers| {
+            layers.top.nodes + layers.sealed.iter().map(|(_, layer)| layer.nodes).sum::<u64>()
+        };
+        self.volumes.values().map(nodes).sum()
     }
 
     pub fn volumes(&self) -> impl Iterator<Item = VolumeId> {
         self.volumes.keys().copied()
     }
 
-    pub fn volume(&self, id: VolumeId) -> Option<&VolumeOverlay> {
-        self.volumes.get(&id)
+    pub fn has(&self, id: VolumeId) -> bool {
+        self.volumes.contains_key(&id)
     }
 
-    /// The update that covers a granule.
+    /// One layer of a volume, oldest first, and the snapshot that sealed it.
+    pub fn layer(&self, id: VolumeId, at: usize) -> Option<(Option<SnapshotId>, &VolumeOverlay)> {
+        let layers = self.volumes.get(&id)?;
+        match layers.sealed.get(at) {
+            Some((snapshot, layer)) => Some((Some(*snapshot), layer)),
+            None => (at == layers.sealed.len()).then_some((None, &layers.top)),
+        }
+    }
+
+    pub fn layers_of(&self, id: VolumeId) -> usize {
+        self.volumes.get(&id).map_or(0, |layers| layers.sealed.len() + 1)
+    }
+
+    /// The most layers that any volume has.
+    pub fn layers_max(&self) -> usize {
+        self.volumes.values().map(|layers| layers.sealed.len() + 1).max().unwrap_or(0)
+    }
+
+    /// The newest update that covers a granule, as the volume has it.
     pub fn get(&self, id: VolumeId, granule: Granule) -> Option<Update> {
-        self.volumes.get(&id)?.covering(granule.0).map(|(_, update)| update)
+        let layers = self.volumes.get(&id)?;
+        let sealed = layers.sealed.iter().rev().map(|(_, layer)| layer);
+        std::iter::once(&layers.top)
+            .chain(sealed)
+            .find_map(|layer| layer.covering(granule.0))
+            .map(|(_, update)| update)
+    }
+
+    /// The newest update that covers a granule, as a snapshot of the volume has it. An error:
+    /// this overlay knows nothing of the snapshot.
+    pub fn get_in(
+        &self,
+        id: VolumeId,
+        snapshot: SnapshotId,
+        granule: Granule,
+    ) -> Result<Option<Update>, NoSuchLayer> {
+        let layers = self.volumes.get(&id).ok_or(NoSuchLayer)?;
+        let at = layers.sealed.iter().position(|(id, _)| *id == snapshot).ok_or(NoSuchLayer)?;
+        let below = layers.sealed[..=at].iter().rev();
+        let found = below.into_iter().find_map(|(_, layer)| layer.covering(granule.0));
+        Ok(found.map(|(_, update)| update))
+    }
+
+    /// A snapshot seals what there is; what comes later goes above it.
+    pub fn seal(&mut self, id: VolumeId, snapshot: SnapshotId) {
+        let layers = self.volumes.entry(id).or_default();
+        layers.sealed.push((snapshot, std::mem::take(&mut layers.top)));
     }
 
     /// Blocks of neighbouring granules. One look around for all of them: only the first and those
@@ -98,7 +169,7 @@ impl Overlay {
         displaced: &mut Displaced,
     ) {
         let (Map { volume: id, height }, Stamp { changed, slot }) = (map, stamp);
-        let volume = self.volumes.entry(id).or_default();
+        let volume = &mut self.volumes.entry(id).or_default().top;
         let before = volume.updates.len();
         let end = first.0 + blocks.len() as u64;
         if volume.has_hole(first.0, end) {
@@ -126,16 +197,20 @@ impl Overlay {
         displaced: &mut Displaced,
     ) {
         let (Map { volume: id, height }, Stamp { changed, slot }) = (map, stamp);
-        let volume = self.volumes.entry(id).or_default();
+        let volume = &mut self.volumes.entry(id).or_default().top;
         let before = volume.updates.len();
         volume.cut(height, first.0, first.0 + count, displaced);
         volume.add(height, first.0, Update::Hole { count, changed, slot });
         self.entries = self.entries + volume.updates.len() - before;
     }
 
-    /// Forgets a volume; what it had stored is displaced.
+    /// Forgets a volume; what it had stored is displaced. What its snapshots have stays.
     pub fn remove(&mut self, id: VolumeId, displaced: &mut Displaced) {
-        if let Some(volume) = self.volumes.remove(&id) {
+        if let Some(layers) = self.volumes.get_mut(&id) {
+            let volume = std::mem::take(&mut layers.top);
+            if layers.sealed.is_empty() {
+                self.volumes.remove(&id);
+            }
             self.entries -= volume.updates.len();
             displaced.extend(volume.updates.values().filter_map(|update| match update {
                 Update::Block { block, .. } => Some(*block),
@@ -147,7 +222,7 @@ impl Overlay {
     /// Map pages that an update of these granules may add to the next merge.
     pub fn nodes_for(&self, id: VolumeId, height: u8, first: Granule, count: u64) -> u64 {
         let empty = VolumeOverlay::default();
-        let volume = self.volumes.get(&id).unwrap_or(&empty);
+        let volume = self.volumes.get(&id).map_or(&empty, |layers| &layers.top);
         // Inner pages of a long run are shared or emptied; its two ends are what is rewritten,
         // and a write of many granules fills whole leaves in between.
         let leaves = (first.0 + count - 1) / 128 - first.0 / 128 + 1;
@@ -220,6 +295,10 @@ impl VolumeOverlay {
             // Only the two ends of a hole are rewritten; what lies between is emptied.
             let shared = shared_levels(height, start, last);
             self.nodes += u64::from(height) - shared;
+            if is_large(start, last - start + 1) {
+                // What is cut off has pages of its own above it.
+                self.nodes += 2 * u64::from(height);
+            }
         }
     }
 

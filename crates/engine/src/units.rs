@@ -20,6 +20,19 @@ number!(
     VolumeId
 );
 number!(
+    /// A snapshot within its pool. Counted together with volumes; never given twice.
+    SnapshotId
+);
+number!(
+    /// Anything that has a page in the directory: volumes, snapshots, orphaned maps.
+    ObjectId
+);
+number!(
+    /// The number of a layer of updates that a checkpoint merged. A snapshot lies between two
+    /// births, so a block or page that was born later than a snapshot is not in it.
+    Birth
+);
+number!(
     /// The time between two checkpoints; also the number of the checkpoint that ends it.
     Epoch
 );
@@ -43,6 +56,18 @@ number!(
     /// A run of sectors that one space page describes.
     Region
 );
+
+impl From<VolumeId> for ObjectId {
+    fn from(id: VolumeId) -> ObjectId {
+        ObjectId(id.0)
+    }
+}
+
+impl From<SnapshotId> for ObjectId {
+    fn from(id: SnapshotId) -> ObjectId {
+        ObjectId(id.0)
+    }
+}
 
 /// CRC-64/NVME of what is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

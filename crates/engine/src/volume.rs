@@ -1,10 +1,12 @@
 //! What a volume is: what was asked for, what is kept of it on the device, and what in memory.
 use block::{ByteLen, Position};
 
+pub use crate::compress::Compression;
 use crate::error::OpError;
 use crate::format::Child;
 use crate::limits::{NAME_MAX, VOLUME_MAX};
-use crate::units::VolumeId;
+use crate::snapshot::Jump;
+use crate::units::{SnapshotId, VolumeId};
 
 /// The logical block of a volume: a power of two from 512 B to 128 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,32 +30,57 @@ impl BlockSize {
     }
 }
 
-/// How a volume's data is stored. Fixed names, as users of the resource schema know them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    #[default]
-    Off,
+impl Default for BlockSize {
+    fn default() -> BlockSize {
+        BlockSize::DEFAULT
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeSpec {
     pub name: String,
     pub size: ByteLen,
     pub block_size: BlockSize,
+    pub compression: Compression,
     /// The volume's identity across pools and sites.
     pub uid: [u8; 16],
 }
 
 impl VolumeSpec {
     pub fn validate(&self) -> Result<(), OpError> {
-        if self.name.is_empty()
-            || self.name.len() > NAME_MAX
-            || self.name.contains(char::is_control)
-        {
-            return Err(OpError::BadName { name: self.name.clone() });
-        }
+        check_name(&self.name)?;
         check_size(self.size, self.block_size)
     }
+}
+
+/// A snapshot that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSpec {
+    /// Unique among the snapshots of its volume.
+    pub name: String,
+    /// The snapshot's identity across pools and sites.
+    pub uid: [u8; 16],
+    /// Made by Pollux for its own purposes; not shown to users.
+    pub internal: bool,
+    /// When it was asked for, in milliseconds since 1970. The engine knows no clock.
+    pub created: u64,
+}
+
+/// A volume that is asked for with the content of a snapshot. Block size and compression are the
+/// snapshot's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloneSpec {
+    pub name: String,
+    pub uid: [u8; 16],
+    /// At least the snapshot's size, which it has if nothing else is said.
+    pub size: Option<ByteLen>,
+}
+
+pub fn check_name(name: &str) -> Result<(), OpError> {
+    if name.is_empty() || name.len() > NAME_MAX || name.contains(char::is_control) {
+        return Err(OpError::BadName { name: name.into() });
+    }
+    Ok(())
 }
 
 pub fn check_size(size: ByteLen, block_size: BlockSize) -> Result<(), OpError> {
@@ -73,17 +100,39 @@ pub struct Header {
     pub compression: Compression,
 }
 
+/// A map: its topmost page, and how many levels there are; 0 while nothing was ever stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRoot {
+    pub root: Child,
+    pub height: u8,
+}
+
+impl MapRoot {
+    pub const EMPTY: MapRoot = MapRoot { root: Child::NEVER, height: 0 };
+
+    /// The granule behind the last that it can reach.
+    pub fn end(self) -> u64 {
+        1 << (7 * u32::from(self.height)).min(63)
+    }
+}
+
+/// An import under way: this volume is hidden, and takes what arrives for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Staging {
+    pub of: VolumeId,
+    pub progress: u64,
+}
+
 /// A volume as its object page keeps it: what survives a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durable {
     pub header: Header,
-    pub root: Child,
-    /// Levels of the map; 0 while nothing was ever stored.
-    pub height: u8,
+    pub map: MapRoot,
     pub position: Position,
-    /// Sectors that the map's blocks occupy.
-    pub stored: u64,
-    pub deleting: bool,
+    /// The snapshot that it goes on from: its newest one, or the one it was cloned from.
+    pub parent: Option<SnapshotId>,
+    pub attached: bool,
+    pub staging: Option<Staging>,
     /// Space that a replication stream was promised, in sectors.
     pub credit: u64,
     /// Written and read by replication alone.
@@ -94,9 +143,13 @@ pub struct Durable {
 #[derive(Clone, Debug)]
 pub struct Volume {
     pub id: VolumeId,
-    /// As of the newest sealed operation, but for `root`, `height` and `stored`, which are those
-    /// of the last checkpoint.
+    /// As of the newest sealed operation, but for `map`, which is that of the last checkpoint, or
+    /// of a jump since.
     pub kept: Durable,
+    /// It goes with the next checkpoint.
+    pub deleting: bool,
+    /// The next checkpoint has to finish this first.
+    pub jump: Option<Jump>,
     pub held: Position,
     pub durable: Position,
     /// As of the newest accepted operation: what later ones are judged by.
@@ -109,13 +162,23 @@ pub struct Front {
     pub size: u64,
     pub position: Position,
     pub deleted: bool,
+    pub attached: bool,
+    /// An import into this volume is under way: its content does not change by other means.
+    pub staged: Option<VolumeId>,
 }
 
 impl Volume {
     pub fn new(id: VolumeId, kept: Durable) -> Volume {
         let position = kept.position;
-        let front = Front { size: kept.header.size, position, deleted: kept.deleting };
-        Volume { id, kept, held: position, durable: position, front }
+        let front = Front {
+            size: kept.header.size,
+            position,
+            deleted: false,
+            attached: kept.attached,
+            staged: None,
+        };
+        let (deleting, jump) = (false, None);
+        Volume { id, kept, deleting, jump, held: position, durable: position, front }
     }
 
     pub fn granule(&self) -> u64 {
@@ -135,7 +198,7 @@ impl Durable {
                 uid: spec.uid,
                 size: spec.size.0,
                 block_size: spec.block_size,
-                compression: Compression::Off,
+                compression: spec.compression,
             },
             ..Durable::blank()
         }
@@ -148,7 +211,7 @@ impl Durable {
 
     /// Levels that its map would need with another size.
     pub fn height_of(&self, size: u64) -> u8 {
-        height_for(size.div_ceil(self.header.block_size.granule())).max(self.height)
+        height_for(size.div_ceil(self.header.block_size.granule())).max(self.map.height)
     }
 
     fn blank() -> Durable {
@@ -160,11 +223,11 @@ impl Durable {
                 block_size: BlockSize::DEFAULT,
                 compression: Compression::Off,
             },
-            root: Child::NEVER,
-            height: 0,
+            map: MapRoot::EMPTY,
             position: Position::default(),
-            stored: 0,
-            deleting: false,
+            parent: None,
+            attached: false,
+            staging: None,
             credit: 0,
             state: Vec::new(),
         }

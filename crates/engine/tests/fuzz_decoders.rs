@@ -11,6 +11,8 @@
 
 #[path = "fuzz_decoders/change.rs"]
 mod change;
+#[path = "fuzz_decoders/deltas.rs"]
+mod deltas;
 #[path = "fuzz_decoders/disk.rs"]
 mod disk;
 #[path = "fuzz_decoders/pools.rs"]
@@ -18,9 +20,9 @@ mod pools;
 #[path = "fuzz_decoders/running.rs"]
 mod running;
 
-use block::{ByteLen, ByteOffset};
+use block::{ByteLen, ByteOffset, Seq};
 use engine::check::{self, Depth};
-use engine::{Limits, Op, OpenOptions, Pool};
+use engine::{Limits, Op, OpenOptions, Pool, Since, Subject};
 
 use change::{Sums, change, change_pool, repair};
 use disk::{MemDisk, PAGE};
@@ -65,6 +67,16 @@ fn no_decoder_panics_on_a_valid_structure_that_was_changed() {
     });
 }
 
+/// Protects from a delta whose fields are believed because their checksum is right.
+#[test]
+fn no_decoder_panics_on_a_forged_delta() {
+    fuzz("forged deltas", |rng| {
+        let (bytes, changes) = deltas::forged(rng);
+        note(changes);
+        engine::decode_any(&bytes);
+    });
+}
+
 /// Protects from damage that is found, and then believed nevertheless.
 #[test]
 fn a_pool_with_damaged_bytes_opens_or_says_why_not() {
@@ -101,6 +113,19 @@ fn use_and_close(mut pool: Pool<MemDisk>) {
             let offset = ByteOffset(at);
             let _ = pool.run(Op::Read { volume: volume.id, offset, len });
         }
+        let _ = pool.run(Op::Usage { of: Subject::Volume(volume.id) });
+    }
+    let snapshots = pool.snapshots();
+    for snapshot in &snapshots {
+        let (id, offset, len) = (snapshot.id, ByteOffset(0), ByteLen(4096));
+        let _ = pool.run(Op::ReadSnapshot { snapshot: id, offset, len });
+        let _ = pool.run(Op::Usage { of: Subject::Snapshot(id) });
+        for since in [Since::Start, Since::Seq(Seq(1)), Since::Snapshot(snapshots[0].id)] {
+            let _ = pool.run(Op::Changed { snapshot: id, since, from: offset, max: 3 });
+        }
+    }
+    if let Some(snapshot) = snapshots.last() {
+        let _ = pool.run(Op::DeleteSnapshot { snapshot: snapshot.id });
     }
     let _ = pool.run(Op::Flush);
     let _ = pool.close();

@@ -11,12 +11,12 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{Malformed, Reader};
+pub use codec::{Malformed, Reader, Writer};
 pub use object::decode as decode_object;
 pub use object::encode as encode_object;
 pub use page::{
-    Block, Child, Encoding, Entry, FAN_OUT, PAGE_HEADER, PageId, PageKind, PageProblem, PagePtr,
-    SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry, blank_page, child, entry, seal_page, set_child,
+    Block, Child, Encoding, Entry, FAN_OUT, Held, PAGE_HEADER, PageId, PageKind, PageProblem,
+    PagePtr, SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry, blank_page, child, entry, seal_page, set_child,
     set_entry, set_space_entry, space_entry, verify_page,
 };
 pub use record::{BlockRecord, Record, Span};
@@ -30,6 +30,8 @@ pub fn decode_any(bytes: &[u8]) {
     let _ = Superblock::decode(bytes);
     let _ = decode_slot(bytes, 0);
     let _ = object::decode(bytes);
+    crate::delta::decode_any(bytes);
+    crate::compress::decode_any(bytes);
     let mut reader = Reader::new(bytes);
     while let Ok(Some(_)) = Record::decode(&mut reader) {}
     if bytes.len() == crate::limits::MAP_PAGE {

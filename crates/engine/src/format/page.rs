@@ -1,18 +1,23 @@
 //! Pages of 4 KiB: maps, directory and space.
 //!
 //! Invariants:
-//! - A page is written once per place and epoch, so (place, epoch) names one content for ever;
+//! - A page is written once per place and birth, so (place, birth) names one content for ever;
 //!   a reader that knows both from the parent cannot be fooled by an older page at that place.
 //! - Map and directory pages are kept in two places with the same bytes.
 //! - The checksum covers all of the page behind it.
 //! - A leaf entry is a block or a hole; **a hole carries `changed`** like a block does. An
-//!   interior entry keeps the highest `changed` of its subtree, also where it stands for a hole.
+//!   interior entry is at least as high as the highest `changed` of its subtree, also where it
+//!   stands for a hole. Where it is higher, it stands for every entry below: a rollback stamps
+//!   what differs without rewriting the leaves.
+//! - An interior entry counts the blocks of its subtree and the sectors that they take, so that
+//!   a whole subtree can be cut off without being read.
 use block::Seq;
 use thiserror::Error;
 
 use super::codec::{Reader, Writer};
+use crate::compress::GzipLevel;
 use crate::limits::MAP_PAGE;
-use crate::units::{Checksum, Epoch, Sector};
+use crate::units::{Birth, Checksum, Epoch, Sector};
 
 pub const PAGE_HEADER: usize = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"PLXP");
@@ -21,7 +26,13 @@ const PAGE_VERSION: u64 = 1;
 /// Children of an interior page, and entries of a leaf.
 pub const FAN_OUT: usize = 128;
 const ENTRY_LEN: usize = 28;
-const CHILD_LEN: usize = 24;
+const CHILD_LEN: usize = 31;
+/// Bits of a place in an interior entry: 2^42 sectors are more than a superblock can name.
+const PLACE_BITS: u32 = 42;
+/// Bits of the low and the high part of the sectors that a subtree stores.
+const STORED_LOW: u32 = 35;
+const STORED_BITS: u32 = STORED_LOW + 4;
+const BLOCKS_BITS: u32 = 29;
 
 /// Sectors that one space page describes: a bit each.
 pub const SPACE_SPAN: u64 = ((MAP_PAGE - PAGE_HEADER) * 8) as u64;
@@ -43,21 +54,37 @@ pub struct PageId {
     pub level: u8,
     /// The page's number within its level.
     pub index: u64,
-    pub epoch: Epoch,
+    pub born: Birth,
 }
 
-/// Where a page is: two places with the same bytes, and the epoch in which it was written.
+/// Where a page is: two places with the same bytes, and its birth. A space page has the epoch that
+/// wrote it for a birth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PagePtr {
     pub places: [Sector; 2],
-    pub born: Epoch,
+    pub born: Birth,
+}
+
+/// What a subtree, or a whole map, holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub blocks: u64,
+    /// Sectors that its blocks occupy.
+    pub stored: u64,
+}
+
+impl std::ops::AddAssign for Held {
+    fn add_assign(&mut self, other: Held) {
+        self.blocks += other.blocks;
+        self.stored += other.stored;
+    }
 }
 
 /// What an interior entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Child {
     Hole { changed: Seq },
-    Page { ptr: PagePtr, changed: Seq },
+    Page { ptr: PagePtr, changed: Seq, held: Held },
 }
 
 impl Child {
@@ -68,29 +95,66 @@ impl Child {
             Child::Hole { changed } | Child::Page { changed, .. } => changed,
         }
     }
+
+    pub fn held(self) -> Held {
+        match self {
+            Child::Hole { .. } => Held::default(),
+            Child::Page { held, .. } => held,
+        }
+    }
+
+    pub fn ptr(self) -> Option<PagePtr> {
+        match self {
+            Child::Hole { .. } => None,
+            Child::Page { ptr, .. } => Some(ptr),
+        }
+    }
+
+    /// The same subtree with a stamp that stands for all of it.
+    pub fn stamped(self, stamp: Seq) -> Child {
+        match self {
+            Child::Hole { changed } => Child::Hole { changed: changed.max(stamp) },
+            Child::Page { ptr, changed, held } => {
+                Child::Page { ptr, changed: changed.max(stamp), held }
+            }
+        }
+    }
 }
 
-/// How the stored bytes of a block are to be read.
+/// How the stored bytes of a block are to be read, and made again from a good copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    Raw = 1,
-    Lz4 = 2,
-    Gzip = 3,
-    Zle = 4,
-    Lzjb = 5,
+    Raw,
+    Lz4,
+    Gzip(GzipLevel),
+    Zle,
+    Lzjb,
     /// Of a later version, or damage that the checksum missed: not to be taken for anything.
-    Unknown = 255,
+    Unknown,
 }
 
+/// The encodings of gzip, with its level added.
+const GZIP: u8 = 0x30;
+
 impl Encoding {
+    pub fn byte(self) -> u8 {
+        match self {
+            Encoding::Raw => 1,
+            Encoding::Lz4 => 2,
+            Encoding::Gzip(level) => GZIP + level.get(),
+            Encoding::Zle => 4,
+            Encoding::Lzjb => 5,
+            Encoding::Unknown => 255,
+        }
+    }
+
     pub fn from_byte(byte: u8) -> Option<Encoding> {
         Some(match byte {
             1 => Encoding::Raw,
             2 => Encoding::Lz4,
-            3 => Encoding::Gzip,
             4 => Encoding::Zle,
             5 => Encoding::Lzjb,
-            _ => return None,
+            _ => Encoding::Gzip(GzipLevel::new(byte.checked_sub(GZIP)?)?),
         })
     }
 }
@@ -102,7 +166,7 @@ pub struct Block {
     pub sectors: u16,
     pub encoding: Encoding,
     pub checksum: Checksum,
-    pub born: Epoch,
+    pub born: Birth,
     pub changed: Seq,
 }
 
@@ -150,7 +214,7 @@ pub fn seal_page(bytes: &mut [u8], pool: u64, owner: u64, id: PageId) {
     w.number(8, pool);
     w.number(8, owner);
     w.number(8, id.index);
-    w.number(8, id.epoch.0);
+    w.number(8, id.born.0);
     let sum = Checksum::of(&bytes[8..]);
     Writer::new(bytes).number(8, sum.0);
 }
@@ -171,7 +235,7 @@ pub fn verify_page(bytes: &[u8], pool: u64, id: PageId) -> Result<(), PageProble
         && bytes[15] == id.level
         && field(16, 8) == pool
         && field(32, 8) == id.index
-        && field(40, 8) == id.epoch.0;
+        && field(40, 8) == id.born.0;
     if same { Ok(()) } else { Err(PageProblem::Identity) }
 }
 
@@ -189,7 +253,7 @@ pub fn entry(page: &PageView, index: usize) -> Entry {
             sectors: u16::from(page[at + 6]) + 1,
             encoding: Encoding::from_byte(byte).unwrap_or(Encoding::Unknown),
             checksum: Checksum(field(page, at + 8, 8)),
-            born: Epoch(field(page, at + 16, 5)),
+            born: Birth(field(page, at + 16, 5)),
             changed,
         }),
     }
@@ -206,7 +270,7 @@ pub fn set_entry(page: &mut [u8], index: usize, entry: Entry) {
         Entry::Block(block) => {
             w.number(6, block.place.0);
             w.number(1, u64::from(block.sectors) - 1);
-            w.byte(block.encoding as u8);
+            w.byte(block.encoding.byte());
             w.number(8, block.checksum.0);
             w.number(5, block.born.0);
             w.number(7, block.changed.0);
@@ -214,36 +278,61 @@ pub fn set_entry(page: &mut [u8], index: usize, entry: Entry) {
     }
 }
 
+fn wide(bytes: &[u8]) -> u128 {
+    let mut word = [0; 16];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u128::from_le_bytes(word)
+}
+
+fn bits(word: u128, from: u32, count: u32) -> u64 {
+    #[expect(clippy::cast_possible_truncation, reason = "at most 64 bits are asked for")]
+    let low = (word >> from) as u64;
+    low & ((1 << count) - 1)
+}
+
 pub fn child(page: &PageView, index: usize) -> Child {
     let at = PAGE_HEADER + index * CHILD_LEN;
-    let changed = Seq(field(page, at + 17, 7));
-    match field(page, at, 6) {
-        0 => Child::Hole { changed },
+    let (a, b) = (wide(&page[at..at + 16]), wide(&page[at + 16..at + CHILD_LEN]));
+    let changed = Seq(bits(b, 0, 56));
+    let place = |from| Sector(bits(a, from, PLACE_BITS));
+    match place(0) {
+        Sector(0) => Child::Hole { changed },
         first => Child::Page {
-            ptr: PagePtr {
-                places: [Sector(first), Sector(field(page, at + 6, 6))],
-                born: Epoch(field(page, at + 12, 5)),
-            },
+            ptr: PagePtr { places: [first, place(PLACE_BITS)], born: Birth(bits(a, 84, 40)) },
             changed,
+            held: Held {
+                blocks: bits(b, 56, BLOCKS_BITS),
+                stored: bits(a, 124, 4) << STORED_LOW | bits(b, 85, STORED_LOW),
+            },
         },
     }
 }
 
 pub fn set_child(page: &mut [u8], index: usize, child: Child) {
     let at = PAGE_HEADER + index * CHILD_LEN;
-    let mut w = Writer::new(&mut page[at..at + CHILD_LEN]);
-    match child {
-        Child::Hole { changed } => {
-            w.bytes(&[0; 17]);
-            w.number(7, changed.0);
+    let (a, b) = match child {
+        Child::Hole { changed } => (0, u128::from(changed.0)),
+        Child::Page { ptr, changed, held } => {
+            let [first, second] = ptr.places.map(|place| u128::from(place.0));
+            assert!(
+                (first | second) >> PLACE_BITS == 0
+                    && ptr.born.0 >> 40 == 0
+                    && held.blocks >> BLOCKS_BITS == 0
+                    && held.stored >> STORED_BITS == 0,
+                "an interior entry overflows: {child:?}"
+            );
+            let (low, high) = (held.stored & ((1 << STORED_LOW) - 1), held.stored >> STORED_LOW);
+            let a = first
+                | second << PLACE_BITS
+                | u128::from(ptr.born.0) << 84
+                | u128::from(high) << 124;
+            let b = u128::from(changed.0) | u128::from(held.blocks) << 56 | u128::from(low) << 85;
+            (a, b)
         }
-        Child::Page { ptr, changed } => {
-            w.number(6, ptr.places[0].0);
-            w.number(6, ptr.places[1].0);
-            w.number(5, ptr.born.0);
-            w.number(7, changed.0);
-        }
-    }
+    };
+    assert!(child.changed().0 >> 56 == 0, "a stamp overflows: {child:?}");
+    page[at..at + 16].copy_from_slice(&a.to_le_bytes());
+    page[at + 16..at + CHILD_LEN].copy_from_slice(&b.to_le_bytes()[..CHILD_LEN - 16]);
 }
 
 /// What an upper space page, or the superblock, says of one space page below it.

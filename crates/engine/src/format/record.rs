@@ -4,7 +4,7 @@ use block::{Position, Seq, Term};
 use super::codec::{Malformed, Reader, Writer};
 use super::object;
 use super::page::Encoding;
-use crate::units::{Checksum, Granule, Sector, VolumeId};
+use crate::units::{Checksum, Granule, Sector, SnapshotId, VolumeId};
 use crate::volume::Header;
 
 /// One stored granule: where, how long, and what its bytes must sum to.
@@ -18,7 +18,8 @@ pub struct BlockRecord {
 
 pub const BLOCK_RECORD_LEN: usize = 16;
 const SPAN_HEADER: usize = 1 + 8 + 8;
-const UPDATE_HEADER: usize = 1 + 2 + 8 + 16 + 2;
+/// Kind, length and object.
+const RECORD_HEADER: usize = 1 + 2 + 8;
 
 /// A run of granules that an operation changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,20 +31,87 @@ pub enum Span {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Data of a volume changed.
-    Update { volume: VolumeId, position: Position, spans: Vec<Span> },
+    Update {
+        volume: VolumeId,
+        position: Position,
+        spans: Vec<Span>,
+    },
     /// A volume was born.
-    Create { volume: VolumeId, header: Box<Header> },
-    /// A volume goes; its space comes back step by step.
-    Delete { volume: VolumeId },
+    Create {
+        volume: VolumeId,
+        header: Box<Header>,
+    },
+    /// A volume goes, and its snapshots with it or not; space comes back step by step.
+    Delete {
+        volume: VolumeId,
+        snapshots: bool,
+    },
     /// A volume has a new size.
-    Resize { volume: VolumeId, position: Position, size: u64 },
+    Resize {
+        volume: VolumeId,
+        position: Position,
+        size: u64,
+    },
     /// The small state of replication, committed together with a position.
-    State { volume: VolumeId, position: Position, state: Vec<u8> },
+    State {
+        volume: VolumeId,
+        position: Position,
+        state: Vec<u8>,
+    },
     /// A position without content: flushes and barriers.
-    Mark { volume: VolumeId, position: Position },
-    /// What is left of a large hole that a checkpoint did not finish. Lies below everything that
-    /// was written since.
-    Carry { volume: VolumeId, first: Granule, count: u64, changed: Seq },
+    Mark {
+        volume: VolumeId,
+        position: Position,
+    },
+    /// A volume is served to somebody, or no longer.
+    Attach {
+        volume: VolumeId,
+        attached: bool,
+    },
+    /// Everything of the volume up to here is frozen. The header has the snapshot's name and uid.
+    Snapshot {
+        volume: VolumeId,
+        position: Position,
+        snapshot: SnapshotId,
+        internal: bool,
+        created: u64,
+        header: Box<Header>,
+    },
+    DeleteSnapshot {
+        snapshot: SnapshotId,
+    },
+    /// A volume was born with the content of a snapshot.
+    Clone {
+        volume: VolumeId,
+        snapshot: SnapshotId,
+        header: Box<Header>,
+    },
+    /// A volume has the content of a snapshot again.
+    Rollback {
+        volume: VolumeId,
+        position: Position,
+        to: SnapshotId,
+    },
+    /// A hidden volume was born that takes an import into another.
+    Stage {
+        volume: VolumeId,
+        of: VolumeId,
+        base: SnapshotId,
+    },
+    /// A part of an import. Its stamp is not of the staging volume's sequence.
+    Staged {
+        volume: VolumeId,
+        changed: Seq,
+        progress: u64,
+        spans: Vec<Span>,
+    },
+    /// An import ended: the volume has the content of the staging volume.
+    Adopt {
+        volume: VolumeId,
+        position: Position,
+        staging: VolumeId,
+        renew: bool,
+    },
 }
 
 fn position(w: &mut Writer<'_>, position: Position) {
@@ -55,45 +123,80 @@ fn read_position(r: &mut Reader<'_>) -> Result<Position, Malformed> {
     Ok(Position { term: Term(r.number(8, "term")?), seq: Seq(r.number(8, "seq")?) })
 }
 
+fn read_flag(r: &mut Reader<'_>) -> Result<bool, Malformed> {
+    match r.byte("flag")? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(r.malformed("flag")),
+    }
+}
+
+fn encode_spans(w: &mut Writer<'_>, spans: &[Span]) {
+    w.number(2, spans.len() as u64);
+    spans.iter().for_each(|span| span.encode(w));
+}
+
+fn decode_spans(r: &mut Reader<'_>) -> Result<Vec<Span>, Malformed> {
+    let count = r.length(2, "spans")?;
+    (0..count).map(|_| Span::decode(r)).collect()
+}
+
 impl Record {
     /// Bytes that `encode` will write.
     pub fn len(&self) -> usize {
-        match self {
-            Record::Update { spans, .. } => {
-                UPDATE_HEADER + spans.iter().map(Span::len).sum::<usize>()
+        let spans = |spans: &[Span]| 2 + spans.iter().map(Span::len).sum::<usize>();
+        RECORD_HEADER
+            + match self {
+                Record::Update { spans: list, .. } => 16 + spans(list),
+                Record::Create { header, .. } => object::header_len(header),
+                Record::Delete { .. } | Record::Attach { .. } => 1,
+                Record::Resize { .. } => 16 + 8,
+                Record::State { state, .. } => 16 + state.len(),
+                Record::Mark { .. } => 16,
+                Record::Snapshot { header, .. } => 16 + 8 + 1 + 8 + object::header_len(header),
+                Record::DeleteSnapshot { .. } => 0,
+                Record::Clone { header, .. } => 8 + object::header_len(header),
+                Record::Rollback { .. } => 16 + 8,
+                Record::Stage { .. } => 16,
+                Record::Staged { spans: list, .. } => 16 + spans(list),
+                Record::Adopt { .. } => 16 + 8 + 1,
             }
-            Record::Create { header, .. } => 3 + 8 + object::header_len(header),
-            Record::Delete { .. } => 3 + 8,
-            Record::Resize { .. } => 3 + 8 + 16 + 8,
-            Record::State { state, .. } => 3 + 8 + 16 + state.len(),
-            Record::Mark { .. } => 3 + 8 + 16,
-            Record::Carry { .. } => 3 + 8 + 24,
-        }
     }
 
-    pub fn encode(&self, bytes: &mut [u8]) {
-        let len = self.len();
-        let mut w = Writer::new(&mut bytes[..len]);
-        let kind = match self {
+    fn kind(&self) -> u8 {
+        match self {
             Record::Update { .. } => 1,
             Record::Create { .. } => 2,
             Record::Delete { .. } => 3,
             Record::Resize { .. } => 4,
             Record::State { .. } => 5,
             Record::Mark { .. } => 6,
-            Record::Carry { .. } => 7,
-        };
-        w.byte(kind);
+            Record::Attach { .. } => 7,
+            Record::Snapshot { .. } => 8,
+            Record::DeleteSnapshot { .. } => 9,
+            Record::Clone { .. } => 10,
+            Record::Rollback { .. } => 11,
+            Record::Stage { .. } => 12,
+            Record::Staged { .. } => 13,
+            Record::Adopt { .. } => 14,
+        }
+    }
+
+    pub fn encode(&self, bytes: &mut [u8]) {
+        let len = self.len();
+        let mut w = Writer::new(&mut bytes[..len]);
+        w.byte(self.kind());
         w.number(2, len as u64 - 3);
-        w.number(8, self.volume().0);
+        w.number(8, self.object());
         match self {
             Record::Update { position: p, spans, .. } => {
                 position(&mut w, *p);
-                w.number(2, spans.len() as u64);
-                spans.iter().for_each(|span| span.encode(&mut w));
+                encode_spans(&mut w, spans);
             }
             Record::Create { header, .. } => object::encode_header(&mut w, header),
-            Record::Delete { .. } => {}
+            Record::Delete { snapshots: flag, .. } | Record::Attach { attached: flag, .. } => {
+                w.byte(u8::from(*flag));
+            }
             Record::Resize { position: p, size, .. } => {
                 position(&mut w, *p);
                 w.number(8, *size);
@@ -103,24 +206,65 @@ impl Record {
                 w.bytes(state);
             }
             Record::Mark { position: p, .. } => position(&mut w, *p),
-            Record::Carry { first, count, changed, .. } => {
-                w.number(8, first.0);
-                w.number(8, *count);
+            Record::Snapshot { position: p, snapshot, internal, created, header, .. } => {
+                position(&mut w, *p);
+                w.number(8, snapshot.0);
+                w.byte(u8::from(*internal));
+                w.number(8, *created);
+                object::encode_header(&mut w, header);
+            }
+            Record::DeleteSnapshot { .. } => {}
+            Record::Clone { snapshot, header, .. } => {
+                w.number(8, snapshot.0);
+                object::encode_header(&mut w, header);
+            }
+            Record::Rollback { position: p, to, .. } => {
+                position(&mut w, *p);
+                w.number(8, to.0);
+            }
+            Record::Stage { of, base, .. } => {
+                w.number(8, of.0);
+                w.number(8, base.0);
+            }
+            Record::Staged { changed, progress, spans, .. } => {
                 w.number(8, changed.0);
+                w.number(8, *progress);
+                encode_spans(&mut w, spans);
+            }
+            Record::Adopt { position: p, staging, renew, .. } => {
+                position(&mut w, *p);
+                w.number(8, staging.0);
+                w.byte(u8::from(*renew));
             }
         }
         assert_eq!(w.at(), len, "a record is as long as it said");
     }
 
-    pub fn volume(&self) -> VolumeId {
+    /// The number of the object that it is about: a volume, or for a deletion a snapshot.
+    fn object(&self) -> u64 {
         match self {
+            Record::DeleteSnapshot { snapshot } => snapshot.0,
             Record::Update { volume, .. }
             | Record::Create { volume, .. }
-            | Record::Delete { volume }
+            | Record::Delete { volume, .. }
             | Record::Resize { volume, .. }
             | Record::State { volume, .. }
             | Record::Mark { volume, .. }
-            | Record::Carry { volume, .. } => *volume,
+            | Record::Attach { volume, .. }
+            | Record::Snapshot { volume, .. }
+            | Record::Clone { volume, .. }
+            | Record::Rollback { volume, .. }
+            | Record::Stage { volume, .. }
+            | Record::Staged { volume, .. }
+            | Record::Adopt { volume, .. } => volume.0,
+        }
+    }
+
+    /// The spans of blocks and holes that it brings.
+    pub fn spans(&self) -> &[Span] {
+        match self {
+            Record::Update { spans, .. } | Record::Staged { spans, .. } => spans,
+            _ => &[],
         }
     }
 
@@ -132,40 +276,65 @@ impl Record {
         let kind = outer.byte("record")?;
         let len = outer.length(2, "record length")?;
         let mut r = Reader::new(outer.bytes(len, "record")?);
-        let volume = VolumeId(r.number(8, "volume")?);
-        let record = match kind {
-            1 => Record::decode_update(&mut r, volume)?,
-            2 => Record::Create { volume, header: Box::new(object::decode_header(&mut r)?) },
-            3 => Record::Delete { volume },
-            4 => {
-                let position = read_position(&mut r)?;
-                Record::Resize { volume, position, size: r.number(8, "size")? }
-            }
-            5 => {
-                let position = read_position(&mut r)?;
-                let len = r.left();
-                Record::State { volume, position, state: r.bytes(len, "state")?.to_vec() }
-            }
-            6 => Record::Mark { volume, position: read_position(&mut r)? },
-            7 => Record::Carry {
-                volume,
-                first: Granule(r.number(8, "first")?),
-                count: r.number(8, "count")?,
-                changed: Seq(r.number(8, "changed")?),
-            },
-            _ => return Err(r.malformed("record kind")),
-        };
+        let volume = VolumeId(r.number(8, "object")?);
+        let record = Record::decode_body(kind, volume, &mut r)?;
         if r.left() != 0 {
             return Err(r.malformed("record end"));
         }
         Ok(Some(record))
     }
 
-    fn decode_update(r: &mut Reader<'_>, volume: VolumeId) -> Result<Record, Malformed> {
-        let position = read_position(r)?;
-        let count = r.length(2, "spans")?;
-        let spans = (0..count).map(|_| Span::decode(r)).collect::<Result<_, _>>()?;
-        Ok(Record::Update { volume, position, spans })
+    fn decode_body(kind: u8, volume: VolumeId, r: &mut Reader<'_>) -> Result<Record, Malformed> {
+        Ok(match kind {
+            1 => Record::Update { volume, position: read_position(r)?, spans: decode_spans(r)? },
+            2 => Record::Create { volume, header: Box::new(object::decode_header(r)?) },
+            3 => Record::Delete { volume, snapshots: read_flag(r)? },
+            4 => {
+                let position = read_position(r)?;
+                Record::Resize { volume, position, size: r.number(8, "size")? }
+            }
+            5 => {
+                let position = read_position(r)?;
+                let len = r.left();
+                Record::State { volume, position, state: r.bytes(len, "state")?.to_vec() }
+            }
+            6 => Record::Mark { volume, position: read_position(r)? },
+            7 => Record::Attach { volume, attached: read_flag(r)? },
+            8 => Record::Snapshot {
+                volume,
+                position: read_position(r)?,
+                snapshot: SnapshotId(r.number(8, "snapshot")?),
+                internal: read_flag(r)?,
+                created: r.number(8, "created")?,
+                header: Box::new(object::decode_header(r)?),
+            },
+            9 => Record::DeleteSnapshot { snapshot: SnapshotId(volume.0) },
+            10 => {
+                let snapshot = SnapshotId(r.number(8, "snapshot")?);
+                Record::Clone { volume, snapshot, header: Box::new(object::decode_header(r)?) }
+            }
+            11 => {
+                let position = read_position(r)?;
+                Record::Rollback { volume, position, to: SnapshotId(r.number(8, "snapshot")?) }
+            }
+            12 => {
+                let of = VolumeId(r.number(8, "volume")?);
+                Record::Stage { volume, of, base: SnapshotId(r.number(8, "snapshot")?) }
+            }
+            13 => Record::Staged {
+                volume,
+                changed: Seq(r.number(8, "changed")?),
+                progress: r.number(8, "progress")?,
+                spans: decode_spans(r)?,
+            },
+            14 => Record::Adopt {
+                volume,
+                position: read_position(r)?,
+                staging: VolumeId(r.number(8, "staging volume")?),
+                renew: read_flag(r)?,
+            },
+            _ => return Err(r.malformed("record kind")),
+        })
     }
 }
 
@@ -192,7 +361,7 @@ impl Span {
                 for block in blocks {
                     w.number(6, block.place.0);
                     w.number(1, u64::from(block.sectors) - 1);
-                    w.byte(block.encoding as u8);
+                    w.byte(block.encoding.byte());
                     w.number(8, block.checksum.0);
                 }
             }

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::codec::{Malformed, Reader, Writer};
 use super::page::PagePtr;
-use crate::units::{Checksum, Epoch, Sector, Session, Slot};
+use crate::units::{Birth, Checksum, Epoch, Sector, Session, Slot};
 
 pub const SUPERBLOCK_LEN: usize = 4096;
 const MAGIC: &[u8; 8] = b"POLLUXSB";
@@ -47,7 +47,9 @@ pub struct Superblock {
     pub durable: Slot,
     pub directory: Option<PagePtr>,
     pub directory_height: u8,
-    pub next_volume: u64,
+    /// The newest birth that was given.
+    pub birth: Birth,
+    pub next_object: u64,
     pub reserve: u64,
     pub space: Vec<SpaceRoot>,
 }
@@ -90,7 +92,8 @@ impl Superblock {
         let root = self.directory.map_or([0; 3], |p| [p.places[0].0, p.places[1].0, p.born.0]);
         root.into_iter().for_each(|value| w.number(8, value));
         w.number(8, u64::from(self.directory_height));
-        w.number(8, self.next_volume);
+        w.number(8, self.birth.0);
+        w.number(8, self.next_object);
         w.number(8, self.reserve);
         w.number(8, self.space.len() as u64);
         w.skip_to(SPACE_ROOTS_AT);
@@ -137,21 +140,26 @@ impl Superblock {
             durable: Slot(next("durable")?),
             directory: None,
             directory_height: 0,
-            next_volume: 0,
+            birth: Birth(0),
+            next_object: 0,
             reserve: 0,
             space: Vec::new(),
         };
         let root = [next("directory")?, next("directory")?, next("directory")?];
         if root[0] != 0 {
             let places = [Sector(root[0]), Sector(root[1])];
-            superblock.directory = Some(PagePtr { places, born: Epoch(root[2]) });
+            superblock.directory = Some(PagePtr { places, born: Birth(root[2]) });
         }
         let height = next("directory height")?;
-        superblock.next_volume = next("next volume")?;
+        superblock.birth = Birth(next("birth")?);
+        superblock.next_object = next("next object")?;
         superblock.reserve = next("reserve")?;
         let roots = next("space roots")?;
         superblock.directory_height =
             u8::try_from(height).map_err(|_| r.malformed("directory height"))?;
+        if superblock.birth.0 >> 39 != 0 || superblock.next_object >> 48 != 0 {
+            return Err(r.malformed("birth"));
+        }
         if roots > SPACE_ROOTS_MAX as u64 || superblock.journal_blocks == 0 {
             return Err(r.malformed("space roots"));
         }

@@ -7,7 +7,7 @@ use block::{Buf, ByteOffset, Wait};
 
 use crate::error::OpenError;
 use crate::format::{Reader, Record, SLOT_HEADER, SlotHeader, Span, Superblock, decode_slot};
-use crate::journal::ring::CARRIED_BLOCKS;
+use crate::journal::ring::SPARE_BLOCKS;
 use crate::limits::{JOURNAL_BLOCK, SESSION_MAX, SLOT_BLOCKS_MAX, SLOTS_IN_FLIGHT_MAX};
 use crate::pool::{OpenOptions, blocking_read, blocking_reads};
 use crate::space::Layout;
@@ -17,8 +17,8 @@ pub struct Replayed {
     pub slots: Vec<(Slot, Vec<Record>)>,
     /// Where the next slot goes.
     pub end: Slot,
-    /// The highest session of any slot there. An opening that died before its first checkpoint
-    /// counted may have written some; the next one must not take its number.
+    /// The highest session that left a trace there, in the superblock or in slots behind the end:
+    /// an opening must not take its number.
     pub newest_session: Session,
 }
 
@@ -71,10 +71,11 @@ impl<D: Wait> Scan<'_, D> {
         Ok(records)
     }
 
-    /// The highest session of the slots that an opening may have written from `end` on.
+    /// The highest session of the superblock, and of slots from `end` on. No opening writes any
+    /// before its checkpoint counts, but a number is never worth a risk.
     fn newest_session(&mut self, end: Slot) -> Result<Session, OpenError> {
         let mut newest = self.superblock.session;
-        for block in end.0..end.0 + CARRIED_BLOCKS {
+        for block in end.0..end.0 + SPARE_BLOCKS {
             let pool = self.superblock.pool();
             if let Ok(found) = decode_slot(self.bytes(Slot(block))?, pool)
                 && found.session.0 < SESSION_MAX
@@ -152,10 +153,7 @@ fn first_without_data<D: Wait>(
     let mut wanted = Vec::new();
     for (index, (_, records)) in slots.iter().enumerate() {
         for record in records {
-            let Record::Update { spans, .. } = record else {
-                continue;
-            };
-            for span in spans {
+            for span in record.spans() {
                 let Span::Blocks { blocks, .. } = span else {
                     continue;
                 };

@@ -1,12 +1,10 @@
 //! Where in the ring the next slot goes, and how much room is left.
-use crate::limits::{JOURNAL_BLOCK, SLOT_BLOCKS_MAX};
-use crate::map::CARRIED_MAX;
+use crate::limits::SLOT_BLOCKS_MAX;
 use crate::units::Slot;
 
-/// Blocks of the records of all unfinished holes, one of 35 bytes each, and of slots that fill
-/// the end of the ring.
-pub const CARRIED_BLOCKS: u64 = 16;
-const _: () = assert!(CARRIED_MAX * 40 < 8 * JOURNAL_BLOCK, "half of the room is for the records");
+/// Blocks that operations leave free. Also how far replay looks behind the end for slots of a
+/// session that no superblock names.
+pub const SPARE_BLOCKS: u64 = 16;
 
 #[derive(Clone, Debug)]
 pub struct Ring {
@@ -26,6 +24,10 @@ impl Ring {
         self.next
     }
 
+    pub fn tail(&self) -> Slot {
+        self.tail
+    }
+
     pub fn used(&self) -> u64 {
         self.next.0 - self.tail.0
     }
@@ -40,10 +42,9 @@ impl Ring {
         (self.blocks - self.next.0 % self.blocks).min(SLOT_BLOCKS_MAX as u64)
     }
 
-    /// Whether a slot of any size fits. Some room is kept for what checkpoints carry over: with a
-    /// full ring a checkpoint must still be able to finish.
+    /// Whether a slot of any size fits, with some room left for slots of the pool's own.
     pub fn has_room(&self) -> bool {
-        self.used() + 2 * SLOT_BLOCKS_MAX as u64 + CARRIED_BLOCKS <= self.blocks
+        self.used() + 2 * SLOT_BLOCKS_MAX as u64 + SPARE_BLOCKS <= self.blocks
     }
 
     pub fn take(&mut self, blocks: u64) -> Slot {

@@ -7,16 +7,17 @@ use block::{Buf, Disk, Seq};
 
 use crate::error::CheckpointError;
 use crate::format::{
-    Child, FAN_OUT, PageId, PageKind, PagePtr, blank_page, child, encode_object, set_child,
+    Child, FAN_OUT, Held, PageId, PageKind, PagePtr, blank_page, child, encode_object, set_child,
 };
 use crate::limits::MAP_PAGE;
 use crate::map::merge::free_page;
 use crate::map::writer::Wrote;
 use crate::map::{Got, PageWriter, Pages, Waiter};
 use crate::pool::Device;
+use crate::snapshot::Object;
 use crate::space::Space;
-use crate::units::{Extent, VolumeId, to_usize};
-use crate::volume::{Durable, height_for};
+use crate::units::{Birth, Extent, ObjectId, to_usize};
+use crate::volume::height_for;
 
 struct Frame {
     level: u8,
@@ -26,8 +27,8 @@ struct Frame {
 }
 
 pub struct DirectoryEdit {
-    /// What volumes become; `None` removes one.
-    changes: BTreeMap<VolumeId, Option<Durable>>,
+    /// What objects become; `None` removes one.
+    changes: BTreeMap<ObjectId, Option<Object>>,
     root: Child,
     height: u8,
     target: u8,
@@ -36,6 +37,7 @@ pub struct DirectoryEdit {
 }
 
 pub struct DirectoryContext<'a, D: Disk> {
+    pub birth: Birth,
     pub pages: &'a mut Pages,
     pub device: &'a mut Device<D>,
     pub space: &'a mut Space,
@@ -50,12 +52,12 @@ pub enum DirectoryStep {
 
 impl DirectoryEdit {
     pub fn new(
-        changes: BTreeMap<VolumeId, Option<Durable>>,
+        changes: BTreeMap<ObjectId, Option<Object>>,
         root: Option<PagePtr>,
         height: u8,
     ) -> DirectoryEdit {
         let highest = changes.keys().next_back().map_or(0, |id| id.0);
-        let root = root.map_or(Child::NEVER, |ptr| Child::Page { ptr, changed: Seq(0) });
+        let root = root.map_or(Child::NEVER, directory_child);
         let target = height_for(highest + 1).max(height).max(1);
         DirectoryEdit { changes, root, height, target, stack: Vec::new(), cursor: 0 }
     }
@@ -70,7 +72,7 @@ impl DirectoryEdit {
             }
         }
         loop {
-            let next = self.changes.range(VolumeId(self.cursor)..).next().map(|(id, _)| id.0);
+            let next = self.changes.range(ObjectId(self.cursor)..).next().map(|(id, _)| id.0);
             let done = match (self.stack.last(), next) {
                 (None, None) => {
                     let root = match self.root {
@@ -103,7 +105,10 @@ impl DirectoryEdit {
             let mut page = Buf::zeroed(MAP_PAGE);
             set_child(&mut page, 0, self.root);
             match write(&mut page, PageKind::Directory, self.height + 1, 0, cx)? {
-                Some(ptr) => self.root = Child::Page { ptr, changed: Seq(0) },
+                Some(ptr) => {
+                    cx.pages.hold(ptr, &page);
+                    self.root = directory_child(ptr);
+                }
                 None => return Ok(false),
             }
         }
@@ -128,7 +133,7 @@ impl DirectoryEdit {
         let old = match below {
             Child::Hole { .. } => None,
             Child::Page { ptr, .. } => {
-                let id = PageId { kind: PageKind::Directory, level, index, epoch: ptr.born };
+                let id = PageId { kind: PageKind::Directory, level, index, born: ptr.born };
                 match cx.pages.want(ptr, id, Waiter::Pump, cx.device) {
                     Got::Page(found) => page.copy_from_slice(&found),
                     Got::Wait => return Ok(false),
@@ -149,14 +154,14 @@ impl DirectoryEdit {
         id: u64,
         cx: &mut DirectoryContext<'_, D>,
     ) -> Result<bool, CheckpointError> {
-        let new = match &self.changes[&VolumeId(id)] {
+        let new = match &self.changes[&ObjectId(id)] {
             None => Child::NEVER,
-            Some(volume) => {
+            Some(object) => {
                 let mut page = Buf::zeroed(MAP_PAGE);
                 blank_page(&mut page);
-                encode_object(&mut page, volume);
+                encode_object(&mut page, object);
                 match write(&mut page, PageKind::Object, 0, id, cx)? {
-                    Some(ptr) => Child::Page { ptr, changed: Seq(0) },
+                    Some(ptr) => directory_child(ptr),
                     None => return Ok(false),
                 }
             }
@@ -181,7 +186,7 @@ impl DirectoryEdit {
             Child::NEVER
         } else {
             match write(&mut top.page, PageKind::Directory, top.level, top.index, cx)? {
-                Some(ptr) => Child::Page { ptr, changed: Seq(0) },
+                Some(ptr) => directory_child(ptr),
                 None => return Ok(false),
             }
         };
@@ -204,10 +209,14 @@ fn write<D: Disk>(
     index: u64,
     cx: &mut DirectoryContext<'_, D>,
 ) -> Result<Option<PagePtr>, CheckpointError> {
-    let id = PageId { kind, level, index, epoch: crate::units::Epoch(0) };
+    let id = PageId { kind, level, index, born: cx.birth };
     let keep = kind == PageKind::Directory;
     Ok(match cx.writer.write(page, 0, id, keep, cx.space, cx.pages, cx.device)? {
         Wrote::At(ptr) => Some(ptr),
         Wrote::Wait => None,
     })
+}
+
+fn directory_child(ptr: PagePtr) -> Child {
+    Child::Page { ptr, changed: Seq(0), held: Held::default() }
 }

@@ -73,7 +73,7 @@ pub fn lookup<D: Disk>(
         };
         level -= 1;
         let index = index_at(level);
-        let id = PageId { kind: PageKind::Map, level, index, epoch: ptr.born };
+        let id = PageId { kind: PageKind::Map, level, index, born: ptr.born };
         let arrived = cursor.arrived.take().filter(|(key, _)| *key == PageKey::from(ptr));
         let page = match arrived {
             Some((_, page)) => page,

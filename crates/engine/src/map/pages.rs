@@ -1,7 +1,7 @@
 //! Pages in memory: a cache of fixed size, and the reads that fill it.
 //!
-//! A page never changes at its place within an epoch, so the cache holds only clean pages, keyed
-//! by place and epoch, and dropping one is always right.
+//! A page of one birth never changes at its place, so the cache holds only clean pages, keyed by
+//! place and birth, and dropping one is always right.
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use block::{Buf, Disk};
 use crate::format::{PageId, PageProblem, PagePtr, verify_page};
 use crate::limits::MAP_PAGE;
 use crate::pool::{Device, Purpose, ReadKey};
-use crate::units::{Epoch, Sector};
+use crate::units::{Birth, Sector};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageKey {
     place: Sector,
-    born: Epoch,
+    born: Birth,
 }
 
 impl From<PagePtr> for PageKey {
@@ -217,6 +217,12 @@ impl Pages {
     /// Keeps a page that was just made.
     pub fn remember(&mut self, ptr: PagePtr, page: Arc<[u8]>) {
         self.insert(PageKey::from(ptr), page);
+    }
+
+    /// Keeps a page that was just made until the checkpoint asks for it, whatever the cache drops:
+    /// it may not have been sent yet, so it cannot be read.
+    pub fn hold(&mut self, ptr: PagePtr, page: &[u8]) {
+        self.delivered.insert(PageKey::from(ptr), Arc::from(page));
     }
 
     fn insert(&mut self, key: PageKey, page: Arc<[u8]>) {

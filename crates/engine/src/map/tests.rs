@@ -1,4 +1,14 @@
-//! Pages in memory: the bound of the cache, its second chances, and walks through it.
+//! Pages in memory: the bound of the cache, its second chances, and walks through it. What works
+//! on whole maps has files of its own.
+mod changed;
+mod dropping;
+mod family;
+mod forest;
+mod merge;
+mod restamp;
+mod walk;
+mod writing;
+
 use std::collections::{HashMap, VecDeque};
 
 use block::{
@@ -8,20 +18,20 @@ use block::{
 
 use super::*;
 use crate::format::{
-    Block, Child, Encoding, Entry, FAN_OUT, PageId, PageKind, PageProblem, PagePtr, child,
+    Block, Child, Encoding, Entry, FAN_OUT, Held, PageId, PageKind, PageProblem, PagePtr, child,
     seal_page, set_child, set_entry,
 };
 use crate::limits::MAP_PAGE;
 use crate::pool::{Device, Purpose, ReadKey};
-use crate::units::{Checksum, Epoch, Granule, Sector};
+use crate::units::{Birth, Checksum, Epoch, Granule, Sector};
 
 const POOL: u64 = 5;
-const BORN: Epoch = Epoch(3);
+const BORN: Birth = Birth(3);
 const READ: ReadKey = ReadKey(0);
 /// The least that a cache can be made to hold.
 const CACHE_MIN: usize = 16;
 
-/// A disk of pages; what is not there cannot be read.
+/// A disk of pages, each of which is a sector; what is not there cannot be read.
 #[derive(Default)]
 struct PageDisk {
     pages: HashMap<u64, Buf>,
@@ -36,14 +46,24 @@ impl Disk for PageDisk {
     }
 
     fn submit(&mut self, id: IoId, io: Io) {
-        let Io::Read { at, buf } = io else { panic!("only pages are read, not {io:?}") };
-        self.reads += 1;
-        let result = match self.pages.get(&(at.0 / MAP_PAGE as u64)) {
-            Some(page) => Ok(Done::Read(Buf::copy_of(page))),
-            None => {
-                let (len, kind) = (ByteLen(buf.len() as u64), DiskErrorKind::System(5));
-                Err(DiskError { operation: "read", at, len, kind })
+        let result = match io {
+            Io::Read { at, buf } => {
+                self.reads += 1;
+                match self.pages.get(&(at.0 / MAP_PAGE as u64)) {
+                    Some(page) => Ok(Done::Read(Buf::copy_of(page))),
+                    None => {
+                        let (len, kind) = (ByteLen(buf.len() as u64), DiskErrorKind::System(5));
+                        Err(DiskError { operation: "read", at, len, kind })
+                    }
+                }
             }
+            Io::Write { at, data } => {
+                for (place, page) in (at.0 / MAP_PAGE as u64..).zip(data.chunks(MAP_PAGE)) {
+                    self.pages.insert(place, Buf::copy_of(page));
+                }
+                Ok(Done::Written)
+            }
+            other => panic!("pages are read and written, not {other:?}"),
         };
         self.done.push_back(Completion { id, result });
     }
@@ -61,7 +81,7 @@ struct Shelf {
 }
 
 fn map_page(level: u8, index: u64) -> PageId {
-    PageId { kind: PageKind::Map, level, index, epoch: BORN }
+    PageId { kind: PageKind::Map, level, index, born: BORN }
 }
 
 /// The two places of a page; the second lies far behind the first.
@@ -99,13 +119,19 @@ impl Shelf {
         got && self.device.disk.reads == reads
     }
 
-    /// Lets everything arrive that is being read, and says who waited for it.
+    /// Lets everything arrive that is under way, and says who waited for it.
     fn settle(&mut self) -> Vec<ReadKey> {
         let mut woken = Vec::new();
         while let Some((purpose, result)) = self.device.complete() {
-            let Purpose::Page(key) = purpose else { panic!("only pages are read") };
-            let (waited, _) = self.pages.arrived(key, result.ok().flatten(), &mut self.device);
-            woken.extend(waited);
+            match purpose {
+                Purpose::Page(key) => {
+                    let read = result.ok().flatten();
+                    let (waited, _) = self.pages.arrived(key, read, &mut self.device);
+                    woken.extend(waited);
+                }
+                Purpose::Checkpoint => assert!(result.is_ok(), "a page could not be written"),
+                other => panic!("pages are read and written, not {other:?}"),
+            }
         }
         woken
     }
@@ -190,13 +216,13 @@ fn a_page_that_is_bad_in_both_places_is_said_to_be_so() {
 
 /// Protects from an older page at the same place.
 #[test]
-fn a_page_of_another_epoch_is_another_page() {
+fn a_page_of_another_birth_is_another_page() {
     let mut shelf = Shelf::new(CACHE_MIN);
     shelf.store_leaves(0..1);
     assert!(!shelf.has(0));
     assert!(shelf.has(0));
-    let later = PagePtr { born: Epoch(BORN.0 + 1), ..at(0) };
-    let id = PageId { epoch: later.born, ..map_page(0, 0) };
+    let later = PagePtr { born: Birth(BORN.0 + 1), ..at(0) };
+    let id = PageId { born: later.born, ..map_page(0, 0) };
     let got = shelf.pages.want(later, id, Waiter::Pump, &mut shelf.device);
     assert!(matches!(got, Got::Wait));
     shelf.settle();
@@ -247,11 +273,12 @@ fn two_levels(shelf: &mut Shelf) -> Tree {
     set_entry(&mut leaf, 2, Entry::Block(BLOCK));
     set_entry(&mut leaf, 3, Entry::Hole { changed: Seq(6) });
     shelf.store(at(10), map_page(0, 1), leaf);
+    let held = Held { blocks: 1, stored: 8 };
     let mut root = Buf::zeroed(MAP_PAGE);
-    set_child(&mut root, 1, Child::Page { ptr: at(10), changed: Seq(9) });
+    set_child(&mut root, 1, Child::Page { ptr: at(10), changed: Seq(9), held });
     set_child(&mut root, 2, Child::Hole { changed: Seq(4) });
     shelf.store(at(11), map_page(1, 0), root);
-    Tree { root: Child::Page { ptr: at(11), changed: Seq(9) }, height: 2, epoch: Epoch(4) }
+    Tree { root: Child::Page { ptr: at(11), changed: Seq(9), held }, height: 2, epoch: Epoch(4) }
 }
 
 fn look_up(shelf: &mut Shelf, tree: Tree, granule: u64, cursor: &mut Cursor) -> Entry {

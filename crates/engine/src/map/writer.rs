@@ -9,14 +9,13 @@ use crate::limits::MAP_PAGE;
 use crate::map::Pages;
 use crate::pool::{Device, Purpose};
 use crate::space::{Alloc, Contradiction, Space, Stream};
-use crate::units::{Epoch, Sector};
+use crate::units::Sector;
 
 /// Pages gathered for one write: 128 KiB reaches the device's sequential speed.
 const GATHERED_MAX: usize = 32;
 
 pub struct PageWriter {
     pool: u64,
-    epoch: Epoch,
     gathered: Vec<Arc<[u8]>>,
     starts: [Sector; 2],
     /// A first place for which no second one was found yet.
@@ -31,15 +30,8 @@ pub enum Wrote {
 }
 
 impl PageWriter {
-    pub fn new(pool: u64, epoch: Epoch) -> PageWriter {
-        PageWriter {
-            pool,
-            epoch,
-            gathered: Vec::new(),
-            starts: [Sector(0); 2],
-            half: None,
-            written: 0,
-        }
+    pub fn new(pool: u64) -> PageWriter {
+        PageWriter { pool, gathered: Vec::new(), starts: [Sector(0); 2], half: None, written: 0 }
     }
 
     /// Two places for a page. The reserve makes sure that there are some.
@@ -88,9 +80,9 @@ impl PageWriter {
         let Some(places) = self.places(space, pages, device)? else {
             return Ok(Wrote::Wait);
         };
-        seal_page(page, self.pool, owner, PageId { epoch: self.epoch, ..id });
+        seal_page(page, self.pool, owner, id);
         let page: Arc<[u8]> = Arc::from(&page[..]);
-        let ptr = PagePtr { places, born: self.epoch };
+        let ptr = PagePtr { places, born: id.born };
         if keep {
             pages.remember(ptr, Arc::clone(&page));
         }

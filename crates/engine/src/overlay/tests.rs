@@ -1,3 +1,5 @@
+mod layers;
+
 use super::*;
 use crate::format::Encoding;
 use crate::units::{Checksum, Sector};
@@ -72,7 +74,7 @@ fn an_overlay_equals_a_map_of_single_granules() {
         assert_eq!(gone.len(), displaced.len(), "a block is displaced once");
         assert_eq!(&live | &gone, stored, "every block is live or displaced");
         assert_eq!(&live & &gone, BTreeSet::new());
-        let updates: Vec<_> = overlay.volume(V).unwrap().from(0).collect();
+        let updates: Vec<_> = overlay.layer(V, 0).unwrap().1.from(0).collect();
         assert_eq!(updates.len(), overlay.entries());
         for pair in updates.windows(2) {
             assert!(pair[0].0 + pair[0].1.count() <= pair[1].0, "updates overlap: {pair:?}");

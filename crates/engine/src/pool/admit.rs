@@ -4,10 +4,11 @@ use block::{ByteLen, ByteOffset, Disk, LOGICAL_SECTOR, Position};
 use crate::error::OpError;
 use crate::limits::{SEQ_MAX, STATE_MAX, WRITE_MAX};
 use crate::pool::change::is_zero;
+use crate::pool::pack::Packing;
 use crate::pool::queue::{Change, Content, Edge, Kind, Queued};
-use crate::pool::{Op, Pool, Reply, RequestId, Zeroing};
-use crate::units::{Granule, VolumeId, to_usize};
-use crate::volume::{Durable, Volume, VolumeSpec, check_size};
+use crate::pool::{Op, Pool, RequestId, Subject, Zeroing};
+use crate::units::{Granule, SnapshotId, VolumeId, to_usize};
+use crate::volume::{Durable, Front, Volume, VolumeSpec, check_size};
 
 impl<D: Disk> Pool<D> {
     /// Accepts an operation, or answers at once why not. Never blocks.
@@ -17,7 +18,17 @@ impl<D: Disk> Pool<D> {
             return self.answer(id, Err(error));
         }
         let accepted = match op {
-            Op::Read { volume, offset, len } => self.accept_read(id, volume, offset, len),
+            Op::Read { volume, offset, len } => {
+                self.accept_read(id, Subject::Volume(volume), offset, len)
+            }
+            Op::ReadSnapshot { snapshot, offset, len } => {
+                self.accept_read(id, Subject::Snapshot(snapshot), offset, len)
+            }
+            Op::Changed { snapshot, since, from, max } => {
+                self.accept_changed(id, snapshot, since, from, max)
+            }
+            Op::Usage { of } => self.accept_usage(id, of),
+            Op::Repair { of, offset, data } => self.accept_repair(id, of, offset, data),
             other => self.accept(other).and_then(|kind| self.enqueue(id, kind)),
         };
         if let Err(error) = accepted {
@@ -69,11 +80,32 @@ impl<D: Disk> Pool<D> {
             }
             Op::Grow { volume, position, size } => self.accept_grow(volume, position, size),
             Op::Create { spec } => self.accept_create(spec),
-            Op::Delete { volume } => {
+            Op::Delete { volume, snapshots } => self.accept_delete(volume, snapshots),
+            Op::Attach { volume, attached } => {
                 self.live(volume)?;
-                Ok(Kind::Delete { volume })
+                Ok(Kind::Attach { volume, attached })
             }
-            Op::Read { .. } => unreachable!("reads do not queue"),
+            Op::Snapshot { volume, position, spec } => self.accept_snapshot(volume, position, spec),
+            Op::DeleteSnapshot { snapshot } => {
+                self.shown(snapshot)?;
+                Ok(Kind::DeleteSnapshot { snapshot })
+            }
+            Op::Clone { snapshot, spec } => self.accept_clone(snapshot, spec),
+            Op::Rollback { volume, position, to, force } => {
+                self.accept_rollback(volume, position, to, force)
+            }
+            Op::Stage { volume, base } => self.accept_stage(volume, base),
+            Op::StageData { staging, changed, offset, content, progress } => {
+                self.accept_staged(staging, changed, offset, content, progress)
+            }
+            Op::Adopt { volume, staging, position, stamps } => {
+                self.accept_adopt(volume, staging, position, stamps)
+            }
+            Op::Read { .. }
+            | Op::ReadSnapshot { .. }
+            | Op::Changed { .. }
+            | Op::Usage { .. }
+            | Op::Repair { .. } => unreachable!("what changes no volume does not queue"),
         }
     }
 
@@ -85,8 +117,21 @@ impl<D: Disk> Pool<D> {
         len: ByteLen,
         content: Content,
     ) -> Result<Kind, OpError> {
-        let granule = self.check_range(volume, offset, len)?;
+        self.unstaged(volume)?;
+        let change = self.plan_change(volume, position, offset, len, content)?;
         self.check_position(volume, position)?;
+        Ok(Kind::Change(Box::new(change)))
+    }
+
+    pub(super) fn plan_change(
+        &self,
+        volume: VolumeId,
+        position: Position,
+        offset: ByteOffset,
+        len: ByteLen,
+        content: Content,
+    ) -> Result<Change, OpError> {
+        let granule = self.check_range(Subject::Volume(volume), offset, len)?;
         let end = offset.0 + len.0;
         let (first, last) = (offset.0 / granule, (end - 1) / granule);
         let mut edges = Vec::new();
@@ -98,10 +143,21 @@ impl<D: Disk> Pool<D> {
         }
         let stored = stored_granules(&content, offset, granule, (first, last), edges.len() as u64);
         let (first, end) = (Granule(first), Granule(last + 1));
-        let space = Vec::new();
-        let change =
-            Change { volume, position, offset, len, content, first, end, edges, space, stored };
-        Ok(Kind::Change(Box::new(change)))
+        let (space, packing) = (Vec::new(), Packing::Untried);
+        Ok(Change {
+            volume,
+            position,
+            offset,
+            len,
+            content,
+            first,
+            end,
+            edges,
+            stored,
+            packing,
+            space,
+            import: None,
+        })
     }
 
     fn accept_grow(
@@ -110,7 +166,7 @@ impl<D: Disk> Pool<D> {
         position: Position,
         size: ByteLen,
     ) -> Result<Kind, OpError> {
-        let volume = self.live(id)?;
+        let volume = self.unstaged(id)?;
         let has = ByteLen(volume.front.size);
         check_size(size, volume.kept.header.block_size)?;
         if size < has {
@@ -125,28 +181,45 @@ impl<D: Disk> Pool<D> {
         if self.names.contains_key(&spec.name) {
             return Err(OpError::DuplicateName { name: spec.name });
         }
-        Ok(Kind::Create { volume: VolumeId(self.next_volume), spec })
+        Ok(Kind::Create { volume: VolumeId(self.next_object), spec })
     }
 
     /// Later operations are judged by what was accepted before them, done or not.
     fn note_accepted(&mut self, kind: &Kind) {
+        self.next_object += u64::from(kind.is_birth());
         match kind {
             Kind::Create { volume, spec } => {
-                self.next_volume += 1;
                 self.names.insert(spec.name.clone(), *volume);
                 self.volumes.insert(*volume, Volume::new(*volume, Durable::born(spec)));
             }
-            Kind::Delete { volume } => {
-                self.volumes.get_mut(volume).expect("it was looked up").front.deleted = true;
+            Kind::Delete { volume, .. } => {
+                self.front(*volume).deleted = true;
+                if let Some(staging) = self.volumes[volume].kept.staging
+                    && let Some(of) = self.volumes.get_mut(&staging.of)
+                {
+                    of.front.staged = None;
+                }
             }
-            Kind::Grow { volume, size, .. } => {
-                self.volumes.get_mut(volume).expect("it was looked up").front.size = size.0;
+            Kind::Grow { volume, size, .. } => self.front(*volume).size = size.0,
+            Kind::Attach { volume, attached } => self.front(*volume).attached = *attached,
+            Kind::DeleteSnapshot { snapshot } => {
+                let found = self.snapshots.get_mut(snapshot).expect("it was looked up");
+                found.front_deleted = true;
             }
+            Kind::Clone { volume, header, .. } => {
+                self.names.insert(header.name.clone(), *volume);
+            }
+            Kind::Stage { volume, of, .. } => self.front(*of).staged = Some(*volume),
+            Kind::Adopt { staging, .. } => self.front(*staging).deleted = true,
             _ => {}
         }
         if let Some((volume, position)) = kind.position() {
-            self.volumes.get_mut(&volume).expect("it was looked up").front.position = position;
+            self.front(volume).position = position;
         }
+    }
+
+    fn front(&mut self, id: VolumeId) -> &mut Front {
+        &mut self.volumes.get_mut(&id).expect("it was looked up").front
     }
 
     /// A volume that exists and is not being deleted.
@@ -157,7 +230,7 @@ impl<D: Disk> Pool<D> {
             .ok_or(OpError::UnknownVolume { volume: id })
     }
 
-    fn check_position(&self, id: VolumeId, asked: Position) -> Result<(), OpError> {
+    pub(super) fn check_position(&self, id: VolumeId, asked: Position) -> Result<(), OpError> {
         let at = self.live(id)?.front.position;
         if asked.seq.0 >= SEQ_MAX {
             return Err(OpError::SeqTooHigh { asked });
@@ -168,25 +241,33 @@ impl<D: Disk> Pool<D> {
         Ok(())
     }
 
-    /// Whether a range is within a volume; returns the volume's granule.
+    /// Whether a range is within a volume or snapshot; returns its granule.
     pub(super) fn check_range(
         &self,
-        id: VolumeId,
+        of: Subject,
         offset: ByteOffset,
         len: ByteLen,
     ) -> Result<u64, OpError> {
-        let volume = self.live(id)?;
+        let (size, granule) = match of {
+            Subject::Volume(id) => {
+                let volume = self.live(id)?;
+                (ByteLen(volume.front.size), volume.granule())
+            }
+            Subject::Snapshot(id) => {
+                let header = &self.shown(id)?.cut.header;
+                (ByteLen(header.size), header.block_size.granule())
+            }
+        };
         if !offset.0.is_multiple_of(LOGICAL_SECTOR) || !len.0.is_multiple_of(LOGICAL_SECTOR) {
             return Err(OpError::Unaligned { offset, len });
         }
         if len.0 == 0 {
             return Err(OpError::Empty);
         }
-        let size = ByteLen(volume.front.size);
         if offset.end(len).is_none_or(|end| end.0 > size.0) {
             return Err(OpError::BeyondEnd { offset, len, size });
         }
-        Ok(volume.granule())
+        Ok(granule)
     }
 }
 
@@ -195,63 +276,90 @@ impl<D: Disk> Pool<D> {
     /// in front is judged again by what really is.
     pub(super) fn became_illegal(&mut self) -> Option<OpError> {
         let front = self.queue.front()?;
-        let volume = front.kind.volume()?;
-        let Some(found) = self.volumes.get(&volume).filter(|found| !found.kept.deleting) else {
+        let gone = |snapshot: SnapshotId, pool: &Self| {
+            let found = pool.snapshots.get(&snapshot).filter(|found| !found.cut.deleted);
+            found.is_none().then_some(OpError::UnknownSnapshot { snapshot })
+        };
+        let (volume, snapshot) = match &front.kind {
+            Kind::Flush | Kind::Create { .. } => return None,
+            Kind::DeleteSnapshot { snapshot } | Kind::Clone { snapshot, .. } => {
+                let snapshot = *snapshot;
+                return gone(snapshot, self);
+            }
+            Kind::Stage { of, base, .. } => (*of, Some(*base)),
+            Kind::Rollback { volume, to, .. } => (*volume, Some(*to)),
+            kind => (kind.volume()?, None),
+        };
+        let Some(found) = self.volumes.get(&volume).filter(|found| !found.deleting) else {
             return Some(OpError::UnknownVolume { volume });
         };
-        let Kind::Change(change) = &front.kind else { return None };
-        let (offset, len, size) = (change.offset, change.len, ByteLen(found.kept.header.size));
-        (offset.0 + len.0 > size.0).then_some(OpError::BeyondEnd { offset, len, size })
+        let size = ByteLen(found.kept.header.size);
+        if let Some(error) = snapshot.and_then(|snapshot| gone(snapshot, self)) {
+            return Some(error);
+        }
+        match &self.queue.front()?.kind {
+            Kind::Change(change) => {
+                let (offset, len) = (change.offset, change.len);
+                (offset.0 + len.0 > size.0).then_some(OpError::BeyondEnd { offset, len, size })
+            }
+            Kind::Adopt { staging, .. } => {
+                let (staging, known) = (*staging, self.volumes.get(staging));
+                let gone = known.is_none_or(|staging| staging.deleting);
+                gone.then_some(OpError::NotStaging { volume: staging })
+            }
+            _ => None,
+        }
     }
 
     /// An operation that was accepted is not done after all: later ones are judged without it.
     pub(super) fn undo_accepted(&mut self, kind: &Kind) {
-        let Some(id) = kind.volume() else { return };
-        if let Kind::Create { spec, .. } = kind {
-            self.names.remove(&spec.name);
-            self.volumes.remove(&id);
-            return;
+        match kind {
+            Kind::Create { volume, spec } => {
+                self.names.remove(&spec.name);
+                self.volumes.remove(volume);
+                return;
+            }
+            Kind::Clone { header, .. } => {
+                self.names.remove(&header.name);
+                return;
+            }
+            Kind::Stage { of, .. } => {
+                if let Some(of) = self.volumes.get_mut(of) {
+                    of.front.staged = None;
+                }
+                return;
+            }
+            Kind::DeleteSnapshot { snapshot } => {
+                if let Some(found) = self.snapshots.get_mut(snapshot) {
+                    found.front_deleted = found.cut.deleted;
+                }
+                return;
+            }
+            Kind::Adopt { staging, .. } => {
+                if let Some(found) = self.volumes.get_mut(staging) {
+                    found.front.deleted = found.deleting;
+                }
+            }
+            _ => {}
         }
+        let Some(id) = kind.volume() else { return };
         let (position, size) = (self.queue.last_position(id), self.queue.last_size(id));
         let Some(volume) = self.volumes.get_mut(&id) else { return };
         match kind {
-            Kind::Delete { .. } => volume.front.deleted = false,
+            Kind::Delete { .. } => {
+                volume.front.deleted = volume.deleting;
+                if let Some(staging) = volume.kept.staging
+                    && let Some(of) = self.volumes.get_mut(&staging.of)
+                {
+                    of.front.staged = Some(id);
+                }
+                return;
+            }
             Kind::Grow { .. } => volume.front.size = size.unwrap_or(volume.kept.header.size),
+            Kind::Attach { .. } => volume.front.attached = volume.kept.attached,
             _ => {}
         }
         volume.front.position = position.unwrap_or(volume.kept.position);
-    }
-}
-
-impl Kind {
-    pub fn volume(&self) -> Option<VolumeId> {
-        match self {
-            Kind::Change(change) => Some(change.volume),
-            Kind::Mark { volume, .. }
-            | Kind::SetState { volume, .. }
-            | Kind::Grow { volume, .. }
-            | Kind::Create { volume, .. }
-            | Kind::Delete { volume } => Some(*volume),
-            Kind::Flush => None,
-        }
-    }
-
-    pub fn position(&self) -> Option<(VolumeId, Position)> {
-        match self {
-            Kind::Change(change) => Some((change.volume, change.position)),
-            Kind::Mark { volume, position }
-            | Kind::SetState { volume, position, .. }
-            | Kind::Grow { volume, position, .. } => Some((*volume, *position)),
-            Kind::Flush | Kind::Create { .. } | Kind::Delete { .. } => None,
-        }
-    }
-
-    pub fn reply(&self) -> Reply {
-        match self {
-            Kind::Create { volume, .. } => Reply::Created(*volume),
-            Kind::Flush => Reply::Flushed,
-            _ => Reply::Done,
-        }
     }
 }
 

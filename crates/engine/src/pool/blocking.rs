@@ -5,6 +5,7 @@ use block::{Buf, ByteOffset, Data, DiskError, Done, Io, IoId, Wait};
 
 use crate::error::{CheckpointError, OpError};
 use crate::pool::{Condition, Op, Pool, Reply, RequestId};
+use crate::units::Epoch;
 
 /// Reads one range and waits for it. No other IO may be under way.
 pub fn read<D: Wait>(disk: &mut D, at: ByteOffset, len: usize) -> Result<Buf, DiskError> {
@@ -90,14 +91,21 @@ impl<D: Wait> Pool<D> {
 
     /// Makes a checkpoint of everything that was acknowledged, and waits until it counts.
     pub fn checkpoint(&mut self) -> Result<(), CheckpointError> {
-        self.finish_job()?;
-        self.begin_checkpoint(false);
-        self.finish_job()
+        // One that runs already may have been begun before the newest operations.
+        let running = u64::from(self.job.is_some());
+        self.checkpoint_wanted = true;
+        self.wait_for_epoch(Epoch(self.superblock.epoch.0 + running + 1))
     }
 
+    /// Waits until the running checkpoint counts. What is left to be dropped goes on behind it.
     pub(super) fn finish_job(&mut self) -> Result<(), CheckpointError> {
+        let running = u64::from(self.job.is_some());
+        self.wait_for_epoch(Epoch(self.superblock.epoch.0 + running))
+    }
+
+    fn wait_for_epoch(&mut self, epoch: Epoch) -> Result<(), CheckpointError> {
         self.poll();
-        while self.job.is_some() {
+        while self.superblock.epoch < epoch && !matches!(self.condition, Condition::Failed(_)) {
             self.wait();
         }
         match (self.failure.clone(), &self.condition) {
@@ -110,16 +118,24 @@ impl<D: Wait> Pool<D> {
     }
 
     /// Ends service: everything that was submitted is finished, made durable, and recorded in a
-    /// last checkpoint that says so. The device is given back.
+    /// last checkpoint that says so. What is left to be dropped is dropped when the pool is open
+    /// again. The device is given back.
     pub fn close(mut self) -> Result<D, CheckpointError> {
         self.poll();
-        while self.is_serving() && !self.is_quiet() {
+        while self.is_serving() && !self.is_idle() {
             self.wait();
         }
+        if self.is_serving() {
+            // No further checkpoint begins by itself.
+            self.condition = Condition::Closing;
+        }
         self.finish_job()?;
-        self.condition = Condition::Closing;
         self.begin_checkpoint(true);
         self.finish_job()?;
+        // Reads that nobody waits for any more must not be taken for those of the next owner.
+        while self.device.under_way() > 0 {
+            self.wait();
+        }
         Ok(self.device.disk)
     }
 

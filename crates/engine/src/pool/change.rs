@@ -1,22 +1,21 @@
 //! Changes of a volume's bytes: which granules become what, at which fresh places.
-use block::{Data, Disk, Position};
+use block::{Data, Disk, Seq};
 
 use crate::format::{BlockRecord, Encoding, Record, Span};
-use crate::map::SMALL_HOLE_LEAVES;
-use crate::overlay::{Displaced, Map, Stamp};
+use crate::overlay::{Displaced, Map, Stamp, is_large};
 use crate::pool::Pool;
-use crate::pool::queue::{Change, Content, Edge};
+use crate::pool::queue::{Change, Content, Edge, Import};
 use crate::pool::seal::{Batch, LARGE};
 use crate::units::{Checksum, Extent, Granule, Sector, Slot, VolumeId, to_usize};
 
 impl<D: Disk> Pool<D> {
     pub(super) fn apply_change(&mut self, mut change: Change, batch: &mut Batch) -> Record {
         self.touch(change.volume);
-        self.large_holes += usize::from(change.is_large_hole());
-        let (volume, position) = (change.volume, change.position);
+        let (volume, position, import) = (change.volume, change.position, change.import);
         let mut space = std::mem::take(&mut change.space);
         self.space.sealed();
         let spans = match change.content {
+            _ if change.is_packed() => self.spans_of_blocks(&mut change, &mut space, batch),
             Content::Zeros => self.spans_of_zeros(&mut change, &mut space, batch),
             Content::Bytes(ref data) if self.leaves_early(&change, data) => {
                 let data = data.clone();
@@ -29,20 +28,26 @@ impl<D: Disk> Pool<D> {
         for extent in space {
             self.space.give_back(extent);
         }
-        self.overlay_spans(volume, position, &spans, batch.slot);
-        Record::Update { volume, position, spans }
+        let Some(Import { changed, progress }) = import else {
+            self.overlay_spans(volume, position.seq, &spans, batch.slot);
+            return Record::Update { volume, position, spans };
+        };
+        self.overlay_spans(volume, changed, &spans, batch.slot);
+        self.note_progress(volume, progress);
+        Record::Staged { volume, changed, progress, spans }
+    }
+
+    /// How far an import has come, kept together with what it brought.
+    pub(super) fn note_progress(&mut self, id: VolumeId, progress: u64) {
+        if let Some(staging) = &mut self.touch(id).staging {
+            staging.progress = progress;
+        }
     }
 
     /// Enters what an operation changed into the overlay, and frees what that displaced.
-    pub(super) fn overlay_spans(
-        &mut self,
-        id: VolumeId,
-        position: Position,
-        spans: &[Span],
-        slot: Slot,
-    ) {
+    pub(super) fn overlay_spans(&mut self, id: VolumeId, changed: Seq, spans: &[Span], slot: Slot) {
         let map = Map { volume: id, height: self.volumes[&id].height() };
-        let stamp = Stamp { changed: position.seq, slot };
+        let stamp = Stamp { changed, slot };
         let mut displaced = Displaced::new();
         for span in spans {
             match span {
@@ -183,26 +188,30 @@ impl<D: Disk> Pool<D> {
             encoding: Encoding::Raw,
             checksum: Checksum::of(&bytes),
         };
-        match spans.last_mut() {
-            Some(Span::Blocks { first, blocks }) if first.0 + blocks.len() as u64 == granule.0 => {
-                blocks.push(block);
-            }
-            _ => spans.push(Span::Blocks { first: granule, blocks: vec![block] }),
-        }
+        push_block(spans, granule, block);
         batch.sealed.bytes += bytes.len();
         batch.pieces.push((place, bytes));
     }
 }
 
+pub(super) fn push_block(spans: &mut Vec<Span>, granule: Granule, block: BlockRecord) {
+    match spans.last_mut() {
+        Some(Span::Blocks { first, blocks }) if first.0 + blocks.len() as u64 == granule.0 => {
+            blocks.push(block);
+        }
+        _ => spans.push(Span::Blocks { first: granule, blocks: vec![block] }),
+    }
+}
+
 impl Change {
-    /// Whether a checkpoint may have to leave a part of it to the next.
+    /// Whether what it covers may have to be dropped by later checkpoints.
     pub fn is_large_hole(&self) -> bool {
-        (self.end.0 - 1) / 128 > self.first.0 / 128 + SMALL_HOLE_LEAVES
+        is_large(self.first.0, self.end.0 - self.first.0)
     }
 }
 
 /// The old bytes of an edge with the new ones laid over them.
-fn take_edge(change: &mut Change, granule: Granule, len: usize) -> Option<Data> {
+pub(super) fn take_edge(change: &mut Change, granule: Granule, len: usize) -> Option<Data> {
     let at = change.edges.iter().position(|edge| edge.granule() == Some(granule))?;
     let Edge::Ready(_, mut buf) = change.edges.remove(at) else {
         panic!("edges are read before their operation is sealed");

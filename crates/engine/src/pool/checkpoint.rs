@@ -3,47 +3,21 @@
 //! The order is the proof. All pages are written to fresh space; then one flush makes them, and
 //! the data that they name, durable; then copy 1 of the superblock is written and flushed, then
 //! copy 2. Only now the epoch counts: the journal is trimmed and freed space may be reused.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use block::{Buf, Disk, Position, Seq};
+use block::{Buf, Disk, Position};
 
 use crate::error::CheckpointError;
-use crate::format::{Child, Record, SUPERBLOCK_LEN, Superblock};
-use crate::map::{
-    CARRIED_STEPS, Carried, DirectoryContext, DirectoryEdit, DirectoryStep, Hole, Merge,
-    MergeContext, MergeStep, PageWriter, Source,
-};
+use crate::format::{SUPERBLOCK_LEN, SpaceRoot, Superblock};
+use crate::map::{DirectoryContext, DirectoryEdit, DirectoryStep, PageWriter};
+use crate::pool::maps::{Running, Work};
 use crate::pool::{Condition, Pool, Purpose};
-use crate::space::{Contradiction, Layout, SpaceEdit, SpaceStep};
-use crate::units::{Epoch, Extent, Slot, VolumeId, to_usize};
-use crate::volume::Durable;
-
-/// One merge into the map of one volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
-    Updates(VolumeId),
-    /// A hole that an earlier checkpoint, or the updates of this one, left unfinished.
-    Hole {
-        volume: VolumeId,
-        changed: Seq,
-    },
-    Delete(VolumeId),
-}
-
-impl Work {
-    fn volume(self) -> VolumeId {
-        match self {
-            Work::Updates(volume) | Work::Hole { volume, .. } | Work::Delete(volume) => volume,
-        }
-    }
-}
+use crate::snapshot::{Jump, Object};
+use crate::space::{Layout, SpaceEdit, SpaceStep};
+use crate::units::{Birth, Epoch, Extent, ObjectId, Slot, SnapshotId, VolumeId, to_usize};
 
 enum Phase {
-    /// What is still to be merged, and the merge that runs.
-    Maps {
-        left: Vec<Work>,
-        merge: Option<(Work, Merge)>,
-    },
+    Maps,
     Directory(DirectoryEdit),
     Space(SpaceEdit),
     /// Pages and data are on their way.
@@ -62,16 +36,20 @@ enum Phase {
 
 pub struct Job {
     phase: Phase,
-    records: BTreeMap<VolumeId, Option<Durable>>,
+    /// What is still to be done to maps, and what runs.
+    pub(super) work: VecDeque<Work>,
+    pub(super) running: Option<Running>,
+    /// Objects that change, as they will be; `None` removes one.
+    pub(super) records: BTreeMap<ObjectId, Option<Object>>,
+    pub(super) jumps: BTreeMap<VolumeId, Jump>,
+    /// The birth of the oldest layer; each above it is one younger.
+    pub(super) first_birth: Birth,
+    /// A snapshot that is dropped wholly, and the one before it.
+    pub(super) gone: Option<(SnapshotId, Option<SnapshotId>)>,
     superblock: Superblock,
-    writer: PageWriter,
-    freed: Vec<Extent>,
-    carried: Carried,
-    /// Deletions and unfinished holes that this checkpoint goes on with, behind the updates.
-    later: Vec<Work>,
-    /// Large holes among the frozen updates.
-    pub large_holes: usize,
-    budget: u64,
+    pub(super) writer: PageWriter,
+    pub(super) freed: Vec<Extent>,
+    pub(super) budget: u64,
     /// Slots that must be held before the flush.
     through: Slot,
     /// The most pages that this job writes.
@@ -82,17 +60,16 @@ pub struct Job {
 }
 
 impl Job {
-    /// Updates are merged; now the unfinished holes, and then the directory.
-    fn next_holes(&mut self) -> Step {
-        let left = std::mem::take(&mut self.later);
-        if left.is_empty() {
-            let changes = self.records.clone();
-            let (root, height) = (self.superblock.directory, self.superblock.directory_height);
-            self.phase = Phase::Directory(DirectoryEdit::new(changes, root, height));
-        } else {
-            self.phase = Phase::Maps { left, merge: None };
-        }
-        Step::Again
+    /// Maps are done; now the directory.
+    pub(super) fn begin_directory(&mut self) {
+        let changes = self.records.clone();
+        let (root, height) = (self.superblock.directory, self.superblock.directory_height);
+        self.phase = Phase::Directory(DirectoryEdit::new(changes, root, height));
+    }
+
+    /// Whether a pair of superblocks is being written.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Copy { .. })
     }
 
     pub fn pages_left(&self) -> u64 {
@@ -102,6 +79,10 @@ impl Job {
 
 impl<D: Disk> Pool<D> {
     pub(super) fn wants_checkpoint(&self) -> bool {
+        !self.holding && self.needs_checkpoint()
+    }
+
+    fn needs_checkpoint(&self) -> bool {
         self.checkpoint_wanted
             || self.ring.wants_checkpoint()
             || self.space.wants_checkpoint()
@@ -145,36 +126,34 @@ impl<D: Disk> Pool<D> {
         assert!(self.job.is_none(), "one checkpoint at a time");
         self.checkpoint_wanted = false;
         let pages_max = self.checkpoint_need() / (2 * self.space.layout.page());
+        let work = self.plan_maps();
+        let records = self.freeze_records(&work);
         let frozen = std::mem::take(&mut self.active);
-        let deletions = self.deleting.iter().map(|id| Work::Delete(*id));
-        let holes = self.carried.iter().map(|(volume, changed, _)| Work::Hole { volume, changed });
-        let later: Vec<Work> = deletions.chain(holes).take(CARRIED_STEPS).collect();
-        let mut changed = std::mem::take(&mut self.dirty);
-        changed.extend(later.iter().map(|work| work.volume()));
-        let records: BTreeMap<_, _> =
-            changed.into_iter().map(|id| (id, Some(self.volumes[&id].kept.clone()))).collect();
-        let left = frozen.volumes().map(Work::Updates).collect();
+        let jumps = self.volumes.iter().filter_map(|(id, v)| Some((*id, v.jump?))).collect();
         let epoch = Epoch(self.superblock.epoch.0 + 1);
         let layout = Layout { sectors, ..self.space.layout.clone() };
         let grown = sectors != self.superblock.sectors;
+        let first_birth = Birth(self.superblock.birth.0 + 1);
         let superblock = Superblock {
             epoch,
+            birth: Birth(first_birth.0 + frozen.layers_max() as u64),
             session: self.session,
             clean: closing,
             replay_from: self.ring.next(),
-            next_volume: self.next_volume,
             sectors,
             ..self.superblock.clone()
         };
         self.frozen = Some(frozen);
         self.job = Some(Box::new(Job {
-            phase: Phase::Maps { left, merge: None },
+            phase: Phase::Maps,
+            work,
+            running: None,
             records,
-            writer: PageWriter::new(superblock.pool(), epoch),
+            jumps,
+            first_birth,
+            gone: None,
+            writer: PageWriter::new(superblock.pool()),
             freed: self.space.freeze(),
-            carried: self.carried.clone(),
-            later,
-            large_holes: std::mem::take(&mut self.large_holes),
             budget: self.limits.emptied_leaves,
             through: Slot(self.ring.next().0 - 1),
             pages_max,
@@ -184,10 +163,46 @@ impl<D: Disk> Pool<D> {
         }));
     }
 
+    /// What has to be done to maps: jumps before the layers that lie above them, and dropping
+    /// last, since it looks at what the others made.
+    fn plan_maps(&self) -> VecDeque<Work> {
+        let mut work = VecDeque::new();
+        let jumps = self.volumes.iter().filter(|(_, v)| v.jump.is_some());
+        work.extend(jumps.map(|(id, _)| Work::Jump(*id)));
+        for volume in self.active.volumes() {
+            let layers = (0..).take_while(|at| self.active.layer(volume, *at).is_some());
+            work.extend(layers.map(|at| Work::Layer { volume, at }));
+        }
+        work.extend(self.deleting.iter().map(|id| Work::Delete(*id)));
+        work.extend(self.orphans.keys().next().map(|id| Work::DropOrphan(*id)));
+        work.extend(self.next_drop());
+        work
+    }
+
+    /// The records of everything that changed, or will be changed by this checkpoint.
+    fn freeze_records(&mut self, work: &VecDeque<Work>) -> BTreeMap<ObjectId, Option<Object>> {
+        let mut changed = std::mem::take(&mut self.dirty);
+        for work in work {
+            match *work {
+                Work::Jump(id) | Work::Layer { volume: id, .. } | Work::Delete(id) => {
+                    changed.insert(id.into());
+                }
+                Work::DropOrphan(id) => {
+                    changed.insert(id);
+                }
+                Work::DropSnapshot { snapshot, child } => {
+                    changed.insert(snapshot.into());
+                    changed.extend(child);
+                }
+            }
+        }
+        changed.into_iter().map(|id| (id, Some(self.object(id)))).collect()
+    }
+
     fn step_job(&mut self, job: &mut Job) -> Result<Step, CheckpointError> {
         let settled = self.device.checkpoint_ios() == 0;
         match &mut job.phase {
-            Phase::Maps { .. } => self.step_maps(job),
+            Phase::Maps => self.step_maps(job),
             Phase::Directory(_) => self.step_directory(job),
             Phase::Space(edit) => match edit.step(&mut self.pages, &mut self.device)? {
                 SpaceStep::Wait => Ok(Step::Wait),
@@ -220,12 +235,14 @@ impl<D: Disk> Pool<D> {
                 self.write_superblock(job, 1);
                 Ok(Step::Again)
             }
-            Phase::Copy { flushing: true, .. } if settled => Ok(Step::Done),
+            // From here on places may be given to others: nothing old may still be written there.
+            Phase::Copy { flushing: true, .. } if settled && self.mending == 0 => Ok(Step::Done),
             Phase::Settle | Phase::Flush { .. } | Phase::Copy { .. } => Ok(Step::Wait),
         }
     }
 
     fn write_superblock(&mut self, job: &mut Job, copy: u64) {
+        job.superblock.next_object = self.next_object;
         let mut bytes = Buf::zeroed(SUPERBLOCK_LEN);
         job.superblock.encode(&mut bytes);
         let at = Layout::superblock(job.superblock.epoch, copy);
@@ -233,70 +250,10 @@ impl<D: Disk> Pool<D> {
         job.phase = Phase::Copy { copy, flushing: false };
     }
 
-    fn step_maps(&mut self, job: &mut Job) -> Result<Step, CheckpointError> {
-        let Phase::Maps { left, merge } = &mut job.phase else { unreachable!("called in Maps") };
-        if merge.is_none() {
-            let Some(work) = left.pop() else { return Ok(job.next_holes()) };
-            if !matches!(work, Work::Updates(_)) {
-                // A hole is emptied in a map that this checkpoint may have written: its pages
-                // must have arrived before they are read.
-                job.writer.send(&mut self.device, &self.space);
-                if self.device.checkpoint_ios() > 0 {
-                    left.push(work);
-                    return Ok(Step::Wait);
-                }
-            }
-            let kept = job.records[&work.volume()].as_ref().expect("not gone yet");
-            let (root, height) = (kept.root, kept.height);
-            *merge = Some((work, Merge::new(work.volume(), root, height, kept.needed_height())));
-        }
-        let (work, running) = merge.as_mut().expect("set above");
-        let work = *work;
-        let kept = job.records.get_mut(&work.volume()).expect("every merged volume has a record");
-        let volume = kept.as_mut().expect("not gone yet");
-        let overlay = self.frozen.as_ref().and_then(|frozen| frozen.volume(work.volume()));
-        let source = match (work, overlay) {
-            (Work::Updates(_), Some(overlay)) => Source::Overlay(overlay),
-            (Work::Updates(_), None) => unreachable!("only volumes with updates are merged"),
-            (Work::Delete(_), _) => Source::delete(volume.needed_height()),
-            (Work::Hole { volume, changed }, _) => {
-                let (_, hole) = job
-                    .carried
-                    .of(volume)
-                    .find(|(seq, _)| *seq == changed)
-                    .expect("a hole that is known");
-                Source::Hole { hole, changed }
-            }
-        };
-        let mut cx = MergeContext {
-            epoch: job.superblock.epoch,
-            pages: &mut self.pages,
-            device: &mut self.device,
-            space: &mut self.space,
-            writer: &mut job.writer,
-            freed: &mut job.freed,
-            budget: &mut job.budget,
-            carried: &mut job.carried,
-        };
-        let MergeStep::Done { root, height, stored, left } = running.step(source, &mut cx)? else {
-            return Ok(Step::Wait);
-        };
-        (volume.root, volume.height) = (root, height);
-        volume.stored = volume.stored.checked_add_signed(stored).ok_or(Contradiction::Stored)?;
-        match work {
-            Work::Updates(_) => {}
-            Work::Hole { volume, changed } => job.carried.advance(volume, changed, left),
-            Work::Delete(_) if matches!(root, Child::Page { .. }) => {}
-            Work::Delete(_) if volume.stored > 0 => return Err(Contradiction::Stored.into()),
-            Work::Delete(_) => *kept = None,
-        }
-        *merge = None;
-        Ok(Step::Again)
-    }
-
     fn step_directory(&mut self, job: &mut Job) -> Result<Step, CheckpointError> {
         let Phase::Directory(edit) = &mut job.phase else { unreachable!("called in Directory") };
         let mut cx = DirectoryContext {
+            birth: job.superblock.birth,
             pages: &mut self.pages,
             device: &mut self.device,
             space: &mut self.space,
@@ -309,10 +266,9 @@ impl<D: Disk> Pool<D> {
         job.superblock.directory = root;
         job.superblock.directory_height = height;
         job.writer.send(&mut self.device, &self.space);
-        self.carry_over(job);
         let taken = self.space.frozen.clone();
         let mut roots = self.space.roots.clone();
-        roots.resize(to_usize(job.layout.roots()), crate::format::SpaceRoot::default());
+        roots.resize(to_usize(job.layout.roots()), SpaceRoot::default());
         job.phase = Phase::Space(SpaceEdit::new(
             job.layout.clone(),
             job.superblock.pool(),
@@ -325,46 +281,20 @@ impl<D: Disk> Pool<D> {
         Ok(Step::Again)
     }
 
-    /// What is left of large holes goes into the journal again, since its start moves on.
-    fn carry_over(&mut self, job: &mut Job) {
-        // A volume that was deleted meanwhile has no use for them.
-        for id in &self.deleting {
-            job.carried.remove(*id);
-        }
-        let records: Vec<Record> = job
-            .carried
-            .iter()
-            .map(|(volume, changed, Hole { first, end })| Record::Carry {
-                volume,
-                first,
-                count: end.0 - first.0,
-                changed,
-            })
-            .collect();
-        if !records.is_empty() {
-            self.counters.carried_holes += records.len() as u64;
-            self.seal_records(records);
-        }
-        job.through = Slot(self.ring.next().0 - 1);
-    }
-
     /// Both copies are flushed: from here on the epoch counts.
     fn commit(&mut self, job: Job) {
-        let Job { records, superblock, freed, writer, grown_from, carried, .. } = job;
-        self.carried = carried;
-        for (id, record) in records {
-            match record {
-                None => {
-                    self.volumes.remove(&id);
-                    self.deleting.remove(&id);
-                }
-                Some(record) => {
-                    let volume = self.volumes.get_mut(&id).expect("only a checkpoint removes one");
-                    volume.kept.root = record.root;
-                    volume.kept.height = record.height;
-                    volume.kept.stored = record.stored;
-                }
+        let Job { records, superblock, freed, writer, grown_from, jumps, gone, .. } = job;
+        for id in jumps.keys() {
+            if let Some(volume) = self.volumes.get_mut(id) {
+                volume.jump = None;
             }
+        }
+        for (id, record) in records {
+            self.settle_object(id, record);
+        }
+        if let Some((snapshot, older)) = gone {
+            self.counters.dropped_snapshots += 1;
+            self.goes_on_from(snapshot, older);
         }
         if grown_from.is_some() {
             self.space.grown(superblock.sectors);
@@ -381,13 +311,14 @@ impl<D: Disk> Pool<D> {
         self.counters.checkpoints += 1;
         self.counters.map_pages_written += writer.written;
         // Unfinished work goes on in the next checkpoint, unless this was the last.
-        let unfinished = !self.carried.is_empty() || !self.deleting.is_empty();
+        self.superblocks_due = self.superblocks_due.saturating_sub(1);
+        let unfinished = self.has_unfinished() || self.superblocks_due > 0;
         let closing = matches!(self.condition, Condition::Closing);
         self.checkpoint_wanted = !closing && (self.checkpoint_wanted || unfinished);
     }
 }
 
-enum Step {
+pub(super) enum Step {
     Again,
     Wait,
     Done,

@@ -13,6 +13,8 @@ impl<D: Disk> Pool<D> {
                 let (waiting, page) = self.pages.arrived(key, bytes, &mut self.device);
                 self.reads.deliver(waiting, key, page);
             }
+            Purpose::Scrub { run, index } => self.scrubbed(run, index, result),
+            Purpose::Repair(asked) => self.mended(asked, result),
             Purpose::Slot(_) | Purpose::Flush | Purpose::Checkpoint
                 if !self.is_serving() && self.job.is_none() => {}
             Purpose::Slot(slot) => match result {

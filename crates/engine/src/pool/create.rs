@@ -6,7 +6,7 @@ use crate::format::{SPACE_ROOTS_MAX, SUPERBLOCK_LEN, SpaceRoot, Superblock, Supe
 use crate::limits::{JOURNAL_AT, JOURNAL_BLOCK, JOURNAL_MAX, JOURNAL_MIN, MAP_PAGE, POOL_MIN};
 use crate::pool::blocking;
 use crate::space::Layout;
-use crate::units::{Epoch, Sector, Session, Slot};
+use crate::units::{Birth, Epoch, Sector, Session, Slot};
 
 #[derive(Clone, Debug, Default)]
 pub struct CreateOptions {
@@ -70,7 +70,8 @@ fn plan<D: Wait>(disk: &D, options: &CreateOptions) -> Result<Superblock, Create
         durable: Slot(0),
         directory: None,
         directory_height: 0,
-        next_volume: 1,
+        birth: Birth(0),
+        next_object: 1,
         reserve: per((size.0 / 32).clamp(RESERVE_MIN, RESERVE_MAX)),
         space: Vec::new(),
     };

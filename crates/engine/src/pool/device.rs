@@ -4,6 +4,7 @@ use block::{
 };
 
 use crate::map::PageKey;
+use crate::pool::RequestId;
 use crate::units::{Sector, Slot};
 
 /// A read under way.
@@ -25,6 +26,13 @@ pub enum Purpose {
     /// A page, superblock or flush of the running checkpoint.
     Checkpoint,
     Flush,
+    /// One part of a batch, with the count of scrubbings, since one may begin anew.
+    Scrub {
+        run: u64,
+        index: usize,
+    },
+    /// Good bytes over bad ones, and who asked for it.
+    Repair(Option<RequestId>),
 }
 
 /// IOs that are gathered for one call at the most: the device should not stand idle while the

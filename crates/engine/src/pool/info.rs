@@ -3,8 +3,9 @@ use block::{ByteLen, Disk, IoMode, Position, SectorSize};
 
 use crate::limits::{JOURNAL_BLOCK, MAP_PAGE};
 use crate::pool::{Condition, Pool};
-use crate::units::{Epoch, VolumeId, to_usize};
-use crate::volume::BlockSize;
+use crate::snapshot::Snapshot;
+use crate::units::{Epoch, SnapshotId, VolumeId, to_usize};
+use crate::volume::{BlockSize, Compression, MapRoot};
 
 /// How often things happened since the pool was opened.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +27,17 @@ pub struct Counters {
     /// Reads whose place was given to somebody else under them.
     pub reads_begun_anew: u64,
     pub damaged_blocks: u64,
-    /// Large holes that one checkpoint did not finish.
-    pub carried_holes: u64,
+    /// Granules that are stored compressed.
+    pub blocks_compressed: u64,
+    /// Granules that are stored raw, since a sample told that they hardly shrink.
+    pub blocks_given_up: u64,
+    /// Granules that are stored raw, since compressing them did not save a page.
+    pub blocks_not_shorter: u64,
+    /// Maps of which a large hole cut something off.
+    pub cut_off: u64,
+    /// Map pages that were looked into to drop what nobody has any more.
+    pub dropped_pages: u64,
+    pub dropped_snapshots: u64,
     /// Slots that opening replayed.
     pub replayed_slots: u64,
     /// Pages that opening read, all kinds.
@@ -44,10 +54,13 @@ pub struct PoolInfo {
     pub mode: IoMode,
     pub journal: ByteLen,
     pub free: ByteLen,
-    /// Kept so that a full pool can always delete and discard. Part of `free`.
+    /// Kept so that a full pool can always delete; discards have half of it. Part of `free`.
     pub reserve: ByteLen,
-    /// Comes back with the next checkpoints.
+    /// Comes back with the next checkpoint.
     pub pending: ByteLen,
+    /// What comes back by itself at the most: deleted and discarded, but still to be worked
+    /// through. A part of it may be shared with what stays.
+    pub reclaimable: ByteLen,
     pub volumes: usize,
     /// Why the pool takes no operations, if it does not.
     pub failed: Option<String>,
@@ -60,11 +73,51 @@ pub struct VolumeInfo {
     pub uid: [u8; 16],
     pub size: ByteLen,
     pub block_size: BlockSize,
-    /// As of the last checkpoint.
+    pub compression: Compression,
+    /// What its allocated blocks hold, and what they take on the device, as of the last
+    /// checkpoint.
+    pub logical: ByteLen,
     pub stored: ByteLen,
+    /// The snapshot that it goes on from: its newest one, or the one it was cloned from.
+    pub parent: Option<SnapshotId>,
+    pub attached: bool,
+    /// An unfinished import into this volume, if it is one.
+    pub staging: Option<StagingInfo>,
     pub held: Position,
     pub durable: Position,
     pub state: Vec<u8>,
+}
+
+/// A hidden volume that an import fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagingInfo {
+    pub of: VolumeId,
+    /// What the last part of the import said.
+    pub progress: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct SnapshotInfo {
+    pub id: SnapshotId,
+    /// The volume that it is of; it may be gone.
+    pub volume: VolumeId,
+    pub name: String,
+    pub uid: [u8; 16],
+    pub size: ByteLen,
+    pub block_size: BlockSize,
+    pub position: Position,
+    pub created: u64,
+    pub internal: bool,
+    /// Deleted, but kept for volumes that were cloned from it, or on its way out.
+    pub hidden: bool,
+    /// Whether a checkpoint has given it a map of its own; figures are 0 until then.
+    pub settled: bool,
+    pub logical: ByteLen,
+    pub stored: ByteLen,
+    /// The snapshot before it in its line.
+    pub parent: Option<SnapshotId>,
+    /// Snapshots and volumes that go on from it.
+    pub children: usize,
 }
 
 /// Memory of an open pool, in bytes: what is used, and what it never exceeds.
@@ -93,6 +146,7 @@ impl<D: Disk> Pool<D> {
             free: layout.bytes(self.space.free()),
             reserve: layout.bytes(self.superblock.reserve),
             pending: layout.bytes(self.space.pending()),
+            reclaimable: self.reclaimable(),
             volumes: self.names.len(),
             failed: match &self.condition {
                 Condition::Failed(reason) => Some(reason.clone()),
@@ -109,12 +163,59 @@ impl<D: Disk> Pool<D> {
             uid: volume.kept.header.uid,
             size: ByteLen(volume.kept.header.size),
             block_size: volume.kept.header.block_size,
-            stored: self.space.layout.bytes(volume.kept.stored),
+            compression: volume.kept.header.compression,
+            logical: ByteLen(volume.kept.map.root.held().blocks * volume.granule()),
+            stored: self.space.layout.bytes(volume.kept.map.root.held().stored),
+            parent: volume.kept.parent,
+            attached: volume.kept.attached,
+            staging: volume
+                .kept
+                .staging
+                .map(|staging| StagingInfo { of: staging.of, progress: staging.progress }),
             held: volume.held,
             durable: volume.durable,
             state: volume.kept.state.clone(),
         })
         .collect()
+    }
+
+    /// All snapshots, also internal and hidden ones.
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        let info = |snapshot: &Snapshot| {
+            let (cut, header) = (&snapshot.cut, &snapshot.cut.header);
+            let held = cut.map.root.held();
+            SnapshotInfo {
+                id: snapshot.id,
+                volume: cut.volume,
+                name: header.name.clone(),
+                uid: header.uid,
+                size: ByteLen(header.size),
+                block_size: header.block_size,
+                position: cut.position,
+                created: cut.created,
+                internal: cut.internal,
+                hidden: snapshot.front_deleted,
+                settled: snapshot.settled,
+                logical: ByteLen(held.blocks * header.block_size.granule()),
+                stored: self.space.layout.bytes(held.stored),
+                parent: cut.parent,
+                children: self.children(snapshot.id).len(),
+            }
+        };
+        self.snapshots.values().map(info).collect()
+    }
+
+    /// Every object that goes has at least its own page, in two places.
+    fn reclaimable(&self) -> ByteLen {
+        let layout = &self.space.layout;
+        let size = |map: MapRoot| map.root.held().stored + 2 * layout.page();
+        let volumes = self.deleting.iter().map(|id| size(self.volumes[id].kept.map));
+        let orphans = self.orphans.values().map(|orphan| size(orphan.map));
+        let single = |id: &&SnapshotId| self.children(**id).len() <= 1;
+        let snapshots = self.deleted_snapshots.iter().filter(single);
+        let snapshots = snapshots.map(|id| size(self.snapshots[id].cut.map));
+        let sectors = volumes.chain(orphans).chain(snapshots).sum::<u64>() + self.space.pending();
+        layout.bytes(sectors)
     }
 
     pub fn volume_named(&self, name: &str) -> Option<VolumeId> {
@@ -152,13 +253,19 @@ impl<D: Disk> Pool<D> {
         }
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is under way, not even a checkpoint.
     pub fn is_quiet(&self) -> bool {
+        self.is_idle() && self.job.is_none()
+    }
+
+    /// Whether nothing that was submitted is under way.
+    pub(super) fn is_idle(&self) -> bool {
         self.queue.len() == 0
             && self.in_flight.slots.is_empty()
             && self.flush.is_idle()
             && self.reads.under_way() == 0
-            && self.job.is_none()
+            && self.looks.is_empty()
+            && self.mending == 0
     }
 
     pub fn disk(&self) -> &D {

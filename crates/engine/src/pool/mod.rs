@@ -9,40 +9,52 @@ mod checkpoint;
 mod complete;
 mod create;
 mod device;
+mod family;
 mod flush;
+mod imports;
 mod info;
+mod look;
+mod maps;
 mod open;
+mod pack;
 mod queue;
 mod read;
+mod replayed;
 mod room;
+mod scrub;
 mod seal;
 mod send;
+mod snapshots;
 mod superblocks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use block::{ByteLen, ByteOffset, Data, Disk, Position};
+use block::{ByteLen, ByteOffset, Data, Disk, Position, Seq};
 
 pub use blocking::{read as blocking_read, reads as blocking_reads};
 pub use create::{CreateOptions, create};
 pub use device::{Device, Purpose, ReadKey};
-pub use info::{Counters, Memory, PoolInfo, VolumeInfo};
+pub use info::{Counters, Memory, PoolInfo, SnapshotInfo, StagingInfo, VolumeInfo};
 pub use open::{Inspection, OpenOptions, inspect, read_directory, read_page};
+pub use scrub::{Damage, Part, ScrubStatus};
 pub use superblocks::newest_superblock;
 
 use crate::error::{CheckpointError, OpError};
 use crate::format::Superblock;
 use crate::journal::Ring;
 use crate::limits::{Limits, SLOTS_IN_FLIGHT_MAX};
-use crate::map::{Carried, Pages};
+use crate::map::Pages;
 use crate::overlay::Overlay;
+use crate::snapshot::{Orphan, Snapshot};
 use crate::space::Space;
-use crate::units::{Session, Slot, VolumeId};
-use crate::volume::{Volume, VolumeSpec};
+use crate::units::{ObjectId, Session, Slot, SnapshotId, VolumeId};
+use crate::volume::{CloneSpec, SnapshotSpec, Volume, VolumeSpec};
 use checkpoint::Job;
 use flush::Flush;
+use look::Look;
 use queue::Queue;
 use read::Reads;
+use scrub::Scrub;
 use seal::InFlight;
 
 /// Names an operation between its submission and its answer. The caller chooses it.
@@ -98,9 +110,139 @@ pub enum Op {
     Create {
         spec: VolumeSpec,
     },
+    /// Refused while the volume is attached, or has snapshots that `snapshots` does not speak of.
     Delete {
         volume: VolumeId,
+        snapshots: SnapshotsOfDeleted,
     },
+    /// A volume is served to somebody (or no longer): it is not deleted or rolled back by mistake.
+    Attach {
+        volume: VolumeId,
+        attached: bool,
+    },
+    /// A frozen point of everything that was submitted to this volume before.
+    Snapshot {
+        volume: VolumeId,
+        position: Position,
+        spec: SnapshotSpec,
+    },
+    /// The snapshot is gone at once; its space comes back step by step. While volumes that were
+    /// cloned from it need it, it is kept, hidden.
+    DeleteSnapshot {
+        snapshot: SnapshotId,
+    },
+    ReadSnapshot {
+        snapshot: SnapshotId,
+        offset: ByteOffset,
+        len: ByteLen,
+    },
+    /// A new volume with the content of a snapshot. Its sequence begins above the snapshot's.
+    Clone {
+        snapshot: SnapshotId,
+        spec: CloneSpec,
+    },
+    /// The volume becomes what it was at the snapshot. Newer snapshots stay. Its size stays too.
+    Rollback {
+        volume: VolumeId,
+        position: Position,
+        to: SnapshotId,
+        /// Also while the volume is attached.
+        force: bool,
+    },
+    /// Begins an import: a hidden volume with the present content of a volume, as its newest
+    /// snapshot has it, takes what arrives; [`Op::Adopt`] makes it the volume's.
+    Stage {
+        volume: VolumeId,
+        base: SnapshotId,
+    },
+    /// A part of an import. `changed` is a seq of the volume's own sequence, or 0 if it comes from
+    /// another. `progress` is kept together with it: where to go on after a crash.
+    StageData {
+        staging: VolumeId,
+        changed: Seq,
+        offset: ByteOffset,
+        content: Staged,
+        progress: u64,
+    },
+    /// Ends an import: the volume has the content of the staging volume, all or nothing.
+    Adopt {
+        volume: VolumeId,
+        staging: VolumeId,
+        position: Position,
+        stamps: Stamps,
+    },
+    /// What changed in a snapshot's content, at most `max` ranges from `from` on.
+    Changed {
+        snapshot: SnapshotId,
+        since: Since,
+        from: ByteOffset,
+        max: usize,
+    },
+    /// Good bytes of a granule whose stored copy is damaged. They replace it where it lies, so
+    /// everything that shares it is whole again; they must be what was stored.
+    Repair {
+        of: Subject,
+        offset: ByteOffset,
+        data: Data,
+    },
+    /// The space that a volume or snapshot takes, as of the last checkpoint.
+    Usage {
+        of: Subject,
+    },
+}
+
+/// What can be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Volume(VolumeId),
+    Snapshot(SnapshotId),
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Subject::Volume(id) => write!(f, "volume {id}"),
+            Subject::Snapshot(id) => write!(f, "snapshot {id}"),
+        }
+    }
+}
+
+/// What becomes of the snapshots of a volume that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotsOfDeleted {
+    /// A volume that has some is not deleted.
+    Refuse,
+    /// They stay and can be read and cloned.
+    Keep,
+    /// They are deleted as well.
+    Delete,
+}
+
+/// What an import brings.
+#[derive(Debug)]
+pub enum Staged {
+    Bytes(Data),
+    Zeros(ByteLen),
+}
+
+/// Which `changed` the blocks of an import have afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamps {
+    /// Those that came with them: catching up within one volume's sequence.
+    Keep,
+    /// The seq of the adoption: a mirror, whose source counts differently.
+    Renew,
+}
+
+/// From where on changes are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// Everything that is allocated.
+    Start,
+    /// Changed later than this seq; holes too.
+    Seq(Seq),
+    /// Differs from this snapshot of the same volume; holes too.
+    Snapshot(SnapshotId),
 }
 
 /// The answer to an operation. All but reads mean: held.
@@ -110,6 +252,44 @@ pub enum Reply {
     Done,
     Flushed,
     Created(VolumeId),
+    Snapshotted(SnapshotId),
+    Changed(Changes),
+    Usage(Usage),
+}
+
+/// A run of a snapshot's content that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangedRange {
+    pub offset: ByteOffset,
+    pub len: ByteLen,
+    /// Whether it is allocated; if not, it reads as zeros.
+    pub is_data: bool,
+    /// The highest stamp in it.
+    pub changed: Seq,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// In order, without overlaps. May name a little more than really changed, never less.
+    pub ranges: Vec<ChangedRange>,
+    /// Where to ask on, if this was not all.
+    pub next: Option<ByteOffset>,
+    /// Map pages that were looked at.
+    pub pages: u64,
+}
+
+/// Space of one volume or snapshot, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// What its allocated blocks hold, before compression.
+    pub logical: ByteLen,
+    /// What they take on the device; without the map.
+    pub stored: ByteLen,
+    /// The part of `stored` that nothing else in the pool has: neither the snapshot before it nor
+    /// anything that came after it.
+    pub unique: ByteLen,
+    /// `stored` without `unique`.
+    pub shared: ByteLen,
 }
 
 /// Why a pool takes no more operations.
@@ -132,20 +312,28 @@ pub struct Pool<D: Disk> {
     ring: Ring,
     volumes: BTreeMap<VolumeId, Volume>,
     names: HashMap<String, VolumeId>,
-    /// Volumes that changed since the last freeze, and those whose space still has to come back.
-    dirty: BTreeSet<VolumeId>,
+    /// Objects that changed since the last freeze, and volumes that go with the next one.
+    dirty: BTreeSet<ObjectId>,
     deleting: BTreeSet<VolumeId>,
-    next_volume: u64,
+    snapshots: BTreeMap<SnapshotId, Snapshot>,
+    /// Those that only wait to be dropped.
+    deleted_snapshots: BTreeSet<SnapshotId>,
+    orphans: BTreeMap<ObjectId, Orphan>,
+    next_object: u64,
     /// Updates since the last freeze, and those that the running checkpoint merges.
     active: Overlay,
     frozen: Option<Overlay>,
-    /// Large holes that checkpoints have not finished.
-    carried: Carried,
-    /// Large holes that were sealed since the last freeze.
-    large_holes: usize,
     queue: Queue,
     in_flight: InFlight,
     reads: Reads,
+    looks: Vec<Look>,
+    scrub: Option<Box<Scrub>>,
+    /// Good bytes on their way over bad ones. No place is given to somebody else meanwhile.
+    mending: usize,
+    /// Checkpoints that are still wanted to write superblocks anew.
+    superblocks_due: u8,
+    /// No checkpoint is to begin by itself.
+    holding: bool,
     flush: Flush,
     job: Option<Box<Job>>,
     checkpoint_wanted: bool,
@@ -188,6 +376,8 @@ impl<D: Disk> Pool<D> {
             self.run_checkpoint();
             self.run_queue();
             self.run_reads();
+            self.run_looks();
+            self.run_scrub();
             self.run_flush();
             // Somebody may have asked for a checkpoint, and nothing else might wake this pool.
             let checkpoint = self.job.is_none() && self.is_serving() && self.wants_checkpoint();
@@ -235,7 +425,8 @@ impl<D: Disk> Pool<D> {
         self.job = None;
         let error = self.failed_error();
         let waiting = self.queue.drain().chain(self.in_flight.drain()).chain(self.flush.drain());
-        for id in waiting.chain(self.reads.drain()) {
+        let looking = std::mem::take(&mut self.looks).into_iter().map(|look| look.id);
+        for id in waiting.chain(self.reads.drain()).chain(looking) {
             self.replies.push_back((id, Err(error.clone())));
         }
     }

@@ -1,28 +1,29 @@
 //! Opening a pool: the newest superblock, the volumes, and what the journal holds since.
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use block::{Buf, ByteLen, Wait};
+use block::{Buf, ByteLen, Seq, Wait};
 
 use crate::error::{CheckpointError, OpenError};
 use crate::format::{
-    Child, Encoding, FAN_OUT, Malformed, PageId, PageKind, PagePtr, Record, SPACE_ROOTS_MAX, Span,
-    Superblock, child, decode_object, verify_page,
+    Child, FAN_OUT, Malformed, PageId, PageKind, PagePtr, SPACE_ROOTS_MAX, Superblock, child,
+    decode_object, verify_page,
 };
 use crate::journal::{Replayed, Ring, replay};
-use crate::limits::{Limits, MAP_PAGE, SEQ_MAX, VOLUME_MAX};
-use crate::map::{Carried, Hole, Pages};
-use crate::overlay::{Displaced, Overlay};
+use crate::limits::{Limits, MAP_PAGE, SEQ_MAX};
+use crate::map::Pages;
+use crate::overlay::Overlay;
 use crate::pool::flush::Flush;
 use crate::pool::queue::Queue;
 use crate::pool::read::Reads;
 use crate::pool::seal::InFlight;
 use crate::pool::superblocks::{mend_superblocks, newest_superblock};
 use crate::pool::{
-    Condition, Counters, Device, Pool, PoolInfo, VolumeInfo, blocking, blocking_read,
+    Condition, Counters, Device, Pool, PoolInfo, SnapshotInfo, VolumeInfo, blocking, blocking_read,
 };
+use crate::snapshot::{Object, Snapshot};
 use crate::space::{Layout, Space};
-use crate::units::{Extent, Granule, Session, Slot, VolumeId};
-use crate::volume::{Durable, Volume};
+use crate::units::{Extent, ObjectId, Session, Slot, SnapshotId, VolumeId};
+use crate::volume::Volume;
 
 /// How to open a pool.
 #[derive(Clone, Debug, Default)]
@@ -80,27 +81,30 @@ pub fn read_page<D: Wait>(
     Err(OpenError::PageDamaged { what, problem: last })
 }
 
-/// All volumes of the directory, and how many pages that took.
+/// Everything that the directory names.
+pub type Objects = BTreeMap<ObjectId, Object>;
+
+/// All objects of the directory, and the pages that it takes.
 pub fn read_directory<D: Wait>(
     disk: &mut D,
     superblock: &Superblock,
-) -> Result<(BTreeMap<VolumeId, Durable>, Vec<PagePtr>), OpenError> {
+) -> Result<(Objects, Vec<(PagePtr, PageId)>), OpenError> {
     let layout = Layout::of(superblock);
     let pool = superblock.pool();
-    let (mut volumes, mut pages) = (BTreeMap::new(), Vec::new());
+    let (mut objects, mut pages) = (BTreeMap::new(), Vec::new());
     let mut todo: Vec<(PagePtr, u8, u64)> =
         superblock.directory.map(|ptr| (ptr, superblock.directory_height, 0)).into_iter().collect();
     while let Some((ptr, level, index)) = todo.pop() {
-        pages.push(ptr);
+        let kind = if level == 0 { PageKind::Object } else { PageKind::Directory };
+        let id = PageId { kind, level, index, born: ptr.born };
+        pages.push((ptr, id));
         if level == 0 {
-            let id = PageId { kind: PageKind::Object, level: 0, index, epoch: ptr.born };
             let page = read_page(disk, &layout, pool, ptr, id, "directory")?;
-            let volume = decode_object(&page)?;
-            check_volume(&layout, &volume)?;
-            volumes.insert(VolumeId(index), volume);
+            let object = decode_object(&page)?;
+            check_object(&layout, &object)?;
+            objects.insert(ObjectId(index), object);
             continue;
         }
-        let id = PageId { kind: PageKind::Directory, level, index, epoch: ptr.born };
         let page = read_page(disk, &layout, pool, ptr, id, "directory")?;
         for within in 0..FAN_OUT {
             if let Child::Page { ptr, .. } = child(&page, within) {
@@ -108,28 +112,64 @@ pub fn read_directory<D: Wait>(
             }
         }
     }
-    Ok((volumes, pages))
+    check_family(&objects)?;
+    Ok((objects, pages))
 }
 
-fn malformed(what: &'static str) -> OpenError {
+pub(super) fn malformed(what: &'static str) -> OpenError {
     Malformed { what, at: 0 }.into()
 }
 
-/// What of a volume everything behind relies on.
-fn check_volume(layout: &Layout, volume: &Durable) -> Result<(), OpenError> {
+/// What of an object everything behind relies on.
+pub(super) fn check_object(layout: &Layout, object: &Object) -> Result<(), OpenError> {
     let holds = |start| layout.holds(Extent { start, sectors: layout.page() });
-    match volume.root {
+    let (map, size) = (object.map(), object.header().size);
+    let seq = match object {
+        Object::Volume(volume) => volume.position.seq,
+        Object::Snapshot(cut) => cut.position.seq,
+        Object::Orphan(_) => Seq(0),
+    };
+    match map.root {
         Child::Page { ptr, .. } if !ptr.places.into_iter().all(holds) => {
-            Err(malformed("place of a volume's map"))
+            Err(malformed("place of a map"))
         }
-        Child::Page { .. } if volume.height == 0 => Err(malformed("height of a volume's map")),
-        _ if volume.height > 7 || volume.header.size == 0 => Err(malformed("size of a volume")),
-        _ if volume.root.changed().0 > SEQ_MAX || volume.position.seq.0 >= SEQ_MAX => {
+        Child::Page { .. } if map.height == 0 => Err(malformed("height of a map")),
+        _ if map.height > 5 || size == 0 => Err(malformed("size of a volume")),
+        _ if map.root.changed().0 > SEQ_MAX || seq.0 >= SEQ_MAX => {
             Err(malformed("position of a volume"))
         }
-        _ if volume.stored > layout.sectors => Err(malformed("stored sectors of a volume")),
+        _ if map.root.held().stored > layout.sectors.saturating_mul(2) => {
+            Err(malformed("stored sectors of a volume"))
+        }
+        _ if map.root.held().blocks > map.end() => Err(malformed("blocks of a volume")),
+        Child::Page { ptr, .. } if ptr.born.0 >> 40 != 0 => Err(malformed("birth of a map")),
         _ => Ok(()),
     }
+}
+
+/// Whoever goes on from a snapshot must find it, and not go in circles.
+fn check_family(objects: &BTreeMap<ObjectId, Object>) -> Result<(), OpenError> {
+    let mut sound = BTreeSet::new();
+    for (id, object) in objects {
+        let mut line = vec![*id];
+        let mut at = object.parent();
+        while let Some(parent) = at {
+            let id = ObjectId::from(parent);
+            let Some(found @ Object::Snapshot(_)) = objects.get(&id) else {
+                return Err(malformed("parent of a volume or snapshot"));
+            };
+            if sound.contains(&id) {
+                break;
+            }
+            if line.len() > objects.len() {
+                return Err(malformed("parents of snapshots"));
+            }
+            line.push(id);
+            at = found.parent();
+        }
+        sound.extend(line);
+    }
+    Ok(())
 }
 
 impl<D: Wait> Pool<D> {
@@ -171,8 +211,16 @@ impl<D: Wait> Pool<D> {
                 pool.replay_record(slot, record)?;
             }
         }
+        let mut staged = Vec::new();
         for volume in pool.volumes.values_mut() {
             (volume.held, volume.durable) = (volume.kept.position, volume.kept.position);
+            let staging = volume.kept.staging.filter(|_| !volume.deleting);
+            staged.extend(staging.map(|staging| (staging.of, volume.id)));
+        }
+        for (of, staging) in staged {
+            if let Some(volume) = pool.volumes.get_mut(&of) {
+                volume.front.staged = Some(staging);
+            }
         }
         Ok(pool)
     }
@@ -180,36 +228,61 @@ impl<D: Wait> Pool<D> {
     fn before_replay(
         disk: D,
         superblock: Superblock,
-        kept: BTreeMap<VolumeId, Durable>,
+        objects: BTreeMap<ObjectId, Object>,
         replayed: &Replayed,
         options: OpenOptions,
     ) -> Pool<D> {
         let layout = Layout::of(&superblock);
         let limits = options.limits;
         let last = Slot(replayed.end.0 - 1);
-        let mut names = HashMap::new();
-        for (id, volume) in kept.iter().filter(|(_, volume)| !volume.deleting) {
-            names.insert(volume.header.name.clone(), *id);
+        let (mut volumes, mut snapshots) = (BTreeMap::new(), BTreeMap::new());
+        let (mut orphans, mut names) = (BTreeMap::new(), HashMap::new());
+        let mut deleted_snapshots = BTreeSet::new();
+        for (id, object) in objects {
+            match object {
+                Object::Volume(kept) => {
+                    let id = VolumeId(id.0);
+                    if kept.staging.is_none() {
+                        names.insert(kept.header.name.clone(), id);
+                    }
+                    volumes.insert(id, Volume::new(id, kept));
+                }
+                Object::Snapshot(cut) => {
+                    let (id, front_deleted) = (SnapshotId(id.0), cut.deleted);
+                    if cut.deleted {
+                        deleted_snapshots.insert(id);
+                    }
+                    snapshots.insert(id, Snapshot { id, cut, settled: true, front_deleted });
+                }
+                Object::Orphan(orphan) => {
+                    orphans.insert(id, orphan);
+                }
+            }
         }
-        let kept_deleting = kept.iter().filter(|(_, v)| v.deleting).map(|(id, _)| *id).collect();
         Pool {
             device: Device::new(disk, superblock.sector, limits.buffer_bytes),
             condition: Condition::Serving,
             pages: Pages::new(superblock.pool(), limits.cache_pages),
             space: Space::new(layout, superblock.space.clone()),
             ring: Ring::new(superblock.journal_blocks, superblock.replay_from, replayed.end),
-            volumes: kept.into_iter().map(|(id, kept)| (id, Volume::new(id, kept))).collect(),
+            volumes,
+            snapshots,
+            deleted_snapshots,
+            orphans,
             names,
             dirty: BTreeSet::new(),
-            deleting: kept_deleting,
-            next_volume: superblock.next_volume,
+            deleting: BTreeSet::new(),
+            next_object: superblock.next_object,
             active: Overlay::default(),
             frozen: None,
-            carried: Carried::default(),
-            large_holes: 0,
             queue: Queue::default(),
             in_flight: InFlight::default(),
             reads: Reads::default(),
+            looks: Vec::new(),
+            scrub: None,
+            mending: 0,
+            superblocks_due: 0,
+            holding: false,
             flush: Flush::default(),
             job: None,
             checkpoint_wanted: false,
@@ -228,102 +301,13 @@ impl<D: Wait> Pool<D> {
         }
     }
 
-    fn replay_record(&mut self, slot: Slot, record: Record) -> Result<(), OpenError> {
-        let id = record.volume();
-        if let Record::Create { volume, header } = record {
-            if volume.0 >> 48 != 0 {
-                return Err(malformed("number of a volume"));
-            }
-            self.names.insert(header.name.clone(), volume);
-            let created = Volume::new(volume, Durable::with_header(*header));
-            check_volume(&self.space.layout, &created.kept)?;
-            self.volumes.insert(volume, created);
-            self.dirty.insert(volume);
-            self.next_volume = self.next_volume.max(volume.0 + 1);
-            return Ok(());
-        }
-        let unknown = || malformed("volume of a journal record");
-        let volume = self.volumes.get_mut(&id).ok_or_else(unknown)?;
-        self.dirty.insert(id);
-        let granules = volume.kept.header.size.div_ceil(volume.granule());
-        match record {
-            Record::Update { position, spans, .. } => {
-                volume.kept.position = position;
-                let sectors = self.space.layout.per(volume.granule());
-                self.claim_spans(&spans, granules, sectors)?;
-                self.overlay_spans(id, position, &spans, slot);
-            }
-            Record::Resize { position, size, .. } => {
-                volume.kept.position = position;
-                volume.kept.header.size = size;
-                check_volume(&self.space.layout, &volume.kept)?;
-            }
-            Record::State { position, state, .. } => {
-                volume.kept.position = position;
-                volume.kept.state = state;
-            }
-            Record::Mark { position, .. } => volume.kept.position = position,
-            Record::Delete { .. } => self.replay_delete(id),
-            Record::Carry { first, count, changed, .. } => {
-                check_run(first, count, granules)?;
-                if changed.0 >= SEQ_MAX {
-                    return Err(malformed("stamp of a hole"));
-                }
-                let end = Granule(first.0 + count);
-                self.carried.add(id, changed, Hole { first, end });
-            }
-            Record::Create { .. } => unreachable!("handled above"),
-        }
-        if let Some(volume) = self.volumes.get_mut(&id) {
-            if volume.kept.position.seq.0 >= SEQ_MAX || volume.kept.header.size > VOLUME_MAX {
-                return Err(malformed("position or size in a journal record"));
-            }
-            volume.front.size = volume.kept.header.size;
-            volume.front.position = volume.kept.position;
-        }
-        Ok(())
-    }
-
-    fn replay_delete(&mut self, id: VolumeId) {
-        let volume = self.volumes.get_mut(&id).expect("looked up by the caller");
-        volume.kept.deleting = true;
-        volume.front.deleted = true;
-        self.deleting.insert(id);
-        self.names.remove(&volume.kept.header.name);
-        let mut displaced = Displaced::new();
-        self.active.remove(id, &mut displaced);
-        self.carried.remove(id);
-        self.free_displaced(displaced);
-    }
-
-    fn claim_spans(
-        &mut self,
-        spans: &[Span],
-        granules: u64,
-        sectors: u64,
-    ) -> Result<(), OpenError> {
-        for span in spans {
-            let (first, count) = match span {
-                Span::Hole { first, count } => (*first, *count),
-                Span::Blocks { first, blocks } => (*first, blocks.len() as u64),
-            };
-            check_run(first, count, granules)?;
-            let Span::Blocks { blocks, .. } = span else { continue };
-            for block in blocks {
-                let extent = Extent { start: block.place, sectors: u64::from(block.sectors) };
-                let raw = block.encoding == Encoding::Raw;
-                if !self.space.layout.holds(extent) || extent.sectors != sectors || !raw {
-                    return Err(malformed("place of a block"));
-                }
-                self.space.claim(extent)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The pool takes in what the device has become larger by, and waits until that counts.
     pub fn grow(&mut self) -> Result<ByteLen, CheckpointError> {
-        self.finish_job()?;
+        // No checkpoint begins by itself before the one that grows.
+        self.holding = true;
+        let settled = self.finish_job();
+        self.holding = false;
+        settled?;
         self.begin_grow();
         self.finish_job()?;
         Ok(self.space.layout.bytes(self.space.layout.sectors))
@@ -341,19 +325,12 @@ impl<D: Wait> Pool<D> {
     }
 }
 
-/// A run of granules that lies within its volume.
-fn check_run(first: Granule, count: u64, granules: u64) -> Result<(), OpenError> {
-    match first.0.checked_add(count) {
-        Some(end) if count > 0 && end <= granules => Ok(()),
-        _ => Err(malformed("range of a journal record")),
-    }
-}
-
 /// A pool as it lies on a device that nobody has open. Nothing is written.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     pub info: PoolInfo,
     pub volumes: Vec<VolumeInfo>,
+    pub snapshots: Vec<SnapshotInfo>,
     /// Slots that opening would replay.
     pub journal_slots: u64,
     /// Whether it was closed in order.
@@ -365,7 +342,11 @@ pub fn inspect<D: Wait>(disk: D) -> Result<Inspection, OpenError> {
     Ok(Inspection {
         info: pool.info(),
         volumes: pool.volumes(),
+        snapshots: pool.snapshots(),
         journal_slots: pool.counters.replayed_slots,
         clean: pool.superblock.clean && pool.counters.replayed_slots == 0,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,13 @@
 //! Operations that were accepted and wait for their slot, in the order of their submission.
 use std::collections::VecDeque;
 
-use block::{Buf, ByteLen, ByteOffset, Data, Position};
+use block::{Buf, ByteLen, ByteOffset, Data, Position, Seq};
 
 use crate::error::OpError;
-use crate::pool::RequestId;
-use crate::units::{Extent, Granule, VolumeId};
-use crate::volume::VolumeSpec;
+use crate::pool::pack::Packing;
+use crate::pool::{Reply, RequestId};
+use crate::units::{Extent, Granule, SnapshotId, VolumeId};
+use crate::volume::{Header, SnapshotSpec, VolumeSpec};
 
 /// A granule that an operation covers in part: its old bytes are needed first.
 #[derive(Debug)]
@@ -59,8 +60,18 @@ pub struct Change {
     pub edges: Vec<Edge>,
     /// Granules for which space has to be found.
     pub stored: u64,
+    /// How they are stored, known when its turn has come.
+    pub packing: Packing,
     /// Space that was found already, when looking for the rest had to wait.
     pub space: Vec<Extent>,
+    /// A part of an import: stamped by its source, and without a place in the sequence.
+    pub import: Option<Import>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Import {
+    pub changed: Seq,
+    pub progress: u64,
 }
 
 #[derive(Debug)]
@@ -71,7 +82,75 @@ pub enum Kind {
     SetState { volume: VolumeId, position: Position, state: Vec<u8> },
     Grow { volume: VolumeId, position: Position, size: ByteLen },
     Create { volume: VolumeId, spec: VolumeSpec },
-    Delete { volume: VolumeId },
+    Delete { volume: VolumeId, snapshots: bool },
+    Attach { volume: VolumeId, attached: bool },
+    Snapshot { volume: VolumeId, position: Position, snapshot: SnapshotId, spec: SnapshotSpec },
+    DeleteSnapshot { snapshot: SnapshotId },
+    Clone { volume: VolumeId, snapshot: SnapshotId, header: Box<Header> },
+    Rollback { volume: VolumeId, position: Position, to: SnapshotId },
+    Stage { volume: VolumeId, of: VolumeId, base: SnapshotId },
+    Adopt { volume: VolumeId, staging: VolumeId, position: Position, renew: bool },
+}
+
+impl Kind {
+    /// The volume that it changes.
+    pub fn volume(&self) -> Option<VolumeId> {
+        match self {
+            Kind::Change(change) => Some(change.volume),
+            Kind::Mark { volume, .. }
+            | Kind::SetState { volume, .. }
+            | Kind::Grow { volume, .. }
+            | Kind::Create { volume, .. }
+            | Kind::Attach { volume, .. }
+            | Kind::Snapshot { volume, .. }
+            | Kind::Clone { volume, .. }
+            | Kind::Rollback { volume, .. }
+            | Kind::Stage { volume, .. }
+            | Kind::Adopt { volume, .. }
+            | Kind::Delete { volume, .. } => Some(*volume),
+            Kind::Flush | Kind::DeleteSnapshot { .. } => None,
+        }
+    }
+
+    /// The place that it takes in the sequence of a volume.
+    pub fn position(&self) -> Option<(VolumeId, Position)> {
+        match self {
+            Kind::Change(change) if change.import.is_some() => None,
+            Kind::Change(change) => Some((change.volume, change.position)),
+            Kind::Mark { volume, position }
+            | Kind::SetState { volume, position, .. }
+            | Kind::Snapshot { volume, position, .. }
+            | Kind::Rollback { volume, position, .. }
+            | Kind::Adopt { volume, position, .. }
+            | Kind::Grow { volume, position, .. } => Some((*volume, *position)),
+            Kind::Flush
+            | Kind::Create { .. }
+            | Kind::Delete { .. }
+            | Kind::Attach { .. }
+            | Kind::DeleteSnapshot { .. }
+            | Kind::Clone { .. }
+            | Kind::Stage { .. } => None,
+        }
+    }
+
+    pub fn reply(&self) -> Reply {
+        match self {
+            Kind::Create { volume, .. }
+            | Kind::Clone { volume, .. }
+            | Kind::Stage { volume, .. } => Reply::Created(*volume),
+            Kind::Snapshot { snapshot, .. } => Reply::Snapshotted(*snapshot),
+            Kind::Flush => Reply::Flushed,
+            _ => Reply::Done,
+        }
+    }
+
+    /// Whether the operation brings a new object into being.
+    pub fn is_birth(&self) -> bool {
+        matches!(
+            self,
+            Kind::Create { .. } | Kind::Clone { .. } | Kind::Stage { .. } | Kind::Snapshot { .. }
+        )
+    }
 }
 
 #[derive(Debug)]
@@ -95,6 +174,10 @@ impl Queued {
         match &self.kind {
             Kind::Change(change) => {
                 change.volume == volume && (change.first..change.end).contains(&granule)
+            }
+            // All of the volume becomes something else.
+            Kind::Rollback { volume: jumping, .. } | Kind::Adopt { volume: jumping, .. } => {
+                *jumping == volume
             }
             _ => false,
         }
@@ -154,6 +237,20 @@ impl Queue {
     pub fn last_position(&self, volume: VolumeId) -> Option<Position> {
         let newest_first = self.waiting.iter().rev().filter_map(|op| op.kind.position());
         newest_first.filter(|(id, _)| *id == volume).map(|(_, position)| position).next()
+    }
+
+    /// Whether a snapshot of this name waits to be made.
+    pub fn names_snapshot(&self, id: VolumeId, name: &str) -> bool {
+        self.waiting.iter().any(|op| match &op.kind {
+            Kind::Snapshot { volume, spec, .. } => *volume == id && spec.name == name,
+            _ => false,
+        })
+    }
+
+    /// Snapshots of a volume that wait to be made.
+    pub fn snapshots_of(&self, id: VolumeId) -> usize {
+        let of_it = |op: &&Queued| matches!(op.kind, Kind::Snapshot { volume, .. } if volume == id);
+        self.waiting.iter().filter(of_it).count()
     }
 
     /// The newest size that waits for a volume.

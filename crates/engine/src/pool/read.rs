@@ -4,19 +4,24 @@
 //! change back after a crash. A place may be given to somebody else while its read is under way;
 //! then the checksum does not match, the map says something new, and the read begins anew. Only a
 //! mismatch at a place that the map still names is damage.
+mod run;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use block::{Buf, ByteLen, ByteOffset, Data, Disk, DiskError};
 
+use crate::compress::{self, Compression};
 use crate::error::OpError;
 use crate::format::{BlockRecord, Encoding, Entry};
 use crate::limits::WRITE_MAX;
 use crate::map::{Cursor, Found, PageKey, Tree, lookup};
-use crate::overlay::Update;
+use crate::overlay::{NoSuchLayer, Update};
 use crate::pool::queue::{Edge, Kind, Turn};
-use crate::pool::{Pool, Purpose, ReadKey, Reply, RequestId};
-use crate::units::{Checksum, Granule, Slot, VolumeId, to_usize};
+use crate::pool::{Pool, Purpose, ReadKey, Reply, RequestId, Subject};
+use crate::units::{Checksum, Granule, Slot, SnapshotId, VolumeId, to_usize};
+use crate::volume::MapRoot;
+use run::Run;
 
 /// Who wants the bytes.
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +32,6 @@ enum Reader {
         number: u64,
         granule: Granule,
     },
-}
-
-/// Granules that lie next to one another on the device, read with one IO.
-#[derive(Debug)]
-struct Run {
-    first: u64,
-    blocks: Vec<BlockRecord>,
-    bytes: Option<Result<Buf, DiskError>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +45,7 @@ enum Phase {
 #[derive(Debug)]
 struct Read {
     reader: Reader,
-    volume: VolumeId,
+    of: Subject,
     offset: ByteOffset,
     len: ByteLen,
     granule: u64,
@@ -59,6 +56,8 @@ struct Read {
     cursor: Cursor,
     outstanding: usize,
     attempt: u32,
+    /// Good bytes to be written where the granule lies, instead of reading it.
+    good: Option<Data>,
     /// A place whose checksum failed, to tell damage from a place that moved on.
     suspect: Option<(u64, BlockRecord)>,
 }
@@ -83,6 +82,12 @@ impl Reads {
         self.bytes += to_usize(read.len.0);
         self.reads[at] = Some(read);
         self.ready.push_back(ReadKey(at));
+    }
+
+    /// The read that was inserted last.
+    fn newest(&mut self) -> &mut Read {
+        let ReadKey(at) = *self.ready.back().expect("one was inserted");
+        self.reads[at].as_mut().expect("it waits for its turn")
     }
 
     /// A page came, or turned out to be bad: those that waited for it go on.
@@ -141,11 +146,11 @@ impl<D: Disk> Pool<D> {
     pub(super) fn accept_read(
         &mut self,
         id: RequestId,
-        volume: VolumeId,
+        of: Subject,
         offset: ByteOffset,
         len: ByteLen,
     ) -> Result<(), OpError> {
-        let granule = self.check_range(volume, offset, len)?;
+        let granule = self.check_range(of, offset, len)?;
         if len.0 > WRITE_MAX {
             return Err(OpError::TooLong { len });
         }
@@ -155,21 +160,64 @@ impl<D: Disk> Pool<D> {
             return Err(OpError::Busy);
         }
         self.counters.reads += 1;
-        self.start_read(Reader::Client(id), volume, offset, len, granule);
+        self.start_read(Reader::Client(id), of, offset, len, granule);
         Ok(())
+    }
+
+    /// Finds where a granule lies, to write good bytes over a bad copy.
+    pub(super) fn accept_repair(
+        &mut self,
+        id: RequestId,
+        of: Subject,
+        offset: ByteOffset,
+        data: Data,
+    ) -> Result<(), OpError> {
+        let len = ByteLen(data.len() as u64);
+        let granule = self.check_range(of, offset, len)?;
+        let size = match of {
+            Subject::Volume(id) => self.volumes[&id].front.size,
+            Subject::Snapshot(id) => self.snapshots[&id].cut.header.size,
+        };
+        let whole = len.0 == granule || len.0 < granule && offset.0 + len.0 == size;
+        if !offset.0.is_multiple_of(granule) || !whole {
+            return Err(OpError::NotAGranule { granule });
+        }
+        let mut good = self.device.buffer(to_usize(granule));
+        good.fill(0);
+        good[..data.len()].copy_from_slice(&data);
+        self.start_read(Reader::Client(id), of, offset, len, granule);
+        self.reads.newest().good = Some(good.into_data());
+        Ok(())
+    }
+
+    /// The place was found: the bytes go there if they are what was stored.
+    fn repair(&mut self, key: ReadKey, read: &mut Read, good: Data) {
+        let Reader::Client(id) = read.reader else { unreachable!("only clients repair") };
+        let block = read.runs.first().map(|run| run.blocks[0]);
+        let stored = block.and_then(|block| Some((block, as_stored(block.encoding, good)?)));
+        let right = stored.filter(|(block, bytes)| Checksum::of(bytes) == block.checksum);
+        let (len, reader) = (read.len, read.reader);
+        let Some((block, good)) = right else {
+            let (of, offset) = (read.of, read.offset);
+            return self.end_read(key, len, reader, Err(OpError::OtherBytes { of, offset }));
+        };
+        self.forget_read(key, len);
+        self.mending += 1;
+        let at = self.space.layout.offset(block.place);
+        self.device.write(at, good, Purpose::Repair(Some(id)));
     }
 
     fn start_read(
         &mut self,
         reader: Reader,
-        volume: VolumeId,
+        of: Subject,
         offset: ByteOffset,
         len: ByteLen,
         granule: u64,
     ) {
         self.reads.insert(Read {
             reader,
-            volume,
+            of,
             offset,
             len,
             granule,
@@ -180,6 +228,7 @@ impl<D: Disk> Pool<D> {
             cursor: Cursor::default(),
             outstanding: 0,
             attempt: 0,
+            good: None,
             suspect: None,
         });
     }
@@ -208,7 +257,8 @@ impl<D: Disk> Pool<D> {
             self.set_edge(number, granule, Edge::Reading(granule));
             let len = self.volumes[&volume].granule();
             let reader = Reader::Edge { number, granule };
-            self.start_read(reader, volume, ByteOffset(granule.0 * len), ByteLen(len), len);
+            let (of, at) = (Subject::Volume(volume), ByteOffset(granule.0 * len));
+            self.start_read(reader, of, at, ByteLen(len), len);
             self.counters.merged_writes += 1;
         }
     }
@@ -247,7 +297,13 @@ impl<D: Disk> Pool<D> {
             };
             if let Phase::Resolving(from) = read.phase {
                 match self.resolve(key, &mut read, from) {
-                    Ok(true) => self.fetch(key, &mut read),
+                    Ok(true) => match read.good.take() {
+                        Some(good) => {
+                            self.repair(key, &mut read, good);
+                            continue;
+                        }
+                        None => self.fetch(key, &mut read),
+                    },
                     Ok(false) => {
                         self.reads.reads[key.0] = Some(read);
                         continue;
@@ -276,7 +332,7 @@ impl<D: Disk> Pool<D> {
                 Where::Hole => {}
                 Where::Block(block) => match read.runs.last_mut() {
                     Some(run) if run.continues(granule, block) => run.blocks.push(block),
-                    _ => read.runs.push(Run { first: granule, blocks: vec![block], bytes: None }),
+                    _ => read.runs.push(Run::new(granule, block)),
                 },
                 Where::Held(slot) => {
                     self.reads.parked.entry(slot).or_default().push(key);
@@ -295,25 +351,25 @@ impl<D: Disk> Pool<D> {
         {
             let offset = ByteOffset(granule * read.granule);
             self.counters.damaged_blocks += 1;
-            return Err(OpError::Damaged { volume: read.volume, offset });
+            return Err(OpError::Damaged { of: read.of, offset });
         }
         read.phase = Phase::Fetching;
         Ok(true)
     }
 
     fn find(&mut self, key: ReadKey, read: &mut Read, granule: Granule) -> Where {
-        let (id, len) = (read.volume, read.granule);
-        // A volume that was deleted meanwhile has lost its newest updates already.
-        let Some(volume) = self.volumes.get(&id).filter(|volume| !volume.kept.deleting) else {
-            return Where::Bad(OpError::UnknownVolume { volume: id });
+        let (of, len) = (read.of, read.granule);
+        let (map, recent) = match of {
+            Subject::Volume(id) => match self.newest_of_volume(id, granule) {
+                Some((_, _, jumped)) if jumped > self.held => return Where::Held(jumped),
+                Some((map, recent, _)) => (map, recent),
+                None => return Where::Bad(OpError::UnknownVolume { volume: id }),
+            },
+            Subject::Snapshot(id) => match self.newest_of_snapshot(id, granule) {
+                Some(found) => found,
+                None => return Where::Bad(OpError::UnknownSnapshot { snapshot: id }),
+            },
         };
-        let tree = Tree {
-            root: volume.kept.root,
-            height: volume.kept.height,
-            epoch: self.superblock.epoch,
-        };
-        let overlays = [Some(&self.active), self.frozen.as_ref()];
-        let recent = overlays.into_iter().flatten().find_map(|overlay| overlay.get(id, granule));
         match recent {
             Some(Update::Block { slot, .. } | Update::Hole { slot, .. }) if slot > self.held => {
                 return Where::Held(slot);
@@ -322,16 +378,14 @@ impl<D: Disk> Pool<D> {
             Some(Update::Hole { .. }) => return Where::Hole,
             None => {}
         }
+        let tree = Tree { root: map.root, height: map.height, epoch: self.superblock.epoch };
         match lookup(tree, granule, &mut read.cursor, key, &mut self.pages, &mut self.device) {
             Found::Entry(Entry::Hole { .. }) => Where::Hole,
-            Found::Entry(Entry::Block(block)) if self.carried.hides(id, granule, block.changed) => {
-                Where::Hole
-            }
             Found::Entry(Entry::Block(block)) => {
-                let expected = self.space.layout.per(len);
-                if block.encoding != Encoding::Raw || u64::from(block.sectors) != expected {
+                let (whole, page) = (self.space.layout.per(len), self.space.layout.page());
+                if !compress::can_be(block.encoding, u64::from(block.sectors), whole, page) {
                     let offset = ByteOffset(granule.0 * len);
-                    return Where::Bad(OpError::Damaged { volume: id, offset });
+                    return Where::Bad(OpError::Damaged { of, offset });
                 }
                 Where::Block(BlockRecord {
                     place: block.place,
@@ -341,13 +395,47 @@ impl<D: Disk> Pool<D> {
                 })
             }
             Found::Wait => Where::Page,
-            Found::Bad(problem) => Where::Bad(OpError::MapDamaged { volume: id, problem }),
+            Found::Bad(problem) => Where::Bad(OpError::MapDamaged { of, problem }),
         }
+    }
+
+    /// The map of a volume, what came for a granule since, and the slot by which the volume became
+    /// something else as a whole, if no checkpoint has finished that.
+    fn newest_of_volume(
+        &self,
+        id: VolumeId,
+        granule: Granule,
+    ) -> Option<(MapRoot, Option<Update>, Slot)> {
+        // A volume that was deleted meanwhile has lost its newest updates already.
+        let volume = self.volumes.get(&id).filter(|volume| !volume.deleting)?;
+        let overlays = [Some(&self.active), self.frozen.as_ref()];
+        let recent = overlays.into_iter().flatten().find_map(|overlay| overlay.get(id, granule));
+        Some((volume.kept.map, recent, volume.jump.map_or(Slot(0), |jump| jump.slot)))
+    }
+
+    /// The map of a snapshot; as long as it has none, that of its volume, and what came between.
+    fn newest_of_snapshot(
+        &self,
+        id: SnapshotId,
+        granule: Granule,
+    ) -> Option<(MapRoot, Option<Update>)> {
+        let snapshot = self.snapshots.get(&id).filter(|snapshot| !snapshot.cut.deleted)?;
+        if snapshot.settled {
+            return Some((snapshot.cut.map, None));
+        }
+        let volume = snapshot.cut.volume;
+        let frozen = self.frozen.as_ref();
+        let recent = match self.active.get_in(volume, id, granule) {
+            // Sealed since the freeze: all of what was frozen lies below it.
+            Ok(found) => found.or_else(|| frozen?.get(volume, granule)),
+            Err(NoSuchLayer) => frozen?.get_in(volume, id, granule).ok()?,
+        };
+        Some((self.volumes.get(&volume)?.kept.map, recent))
     }
 
     fn fetch(&mut self, key: ReadKey, read: &mut Read) {
         for (at, run) in read.runs.iter().enumerate() {
-            let len = run.blocks.len() * to_usize(read.granule);
+            let len = run.stored(&self.space.layout);
             let purpose = Purpose::Read { key, attempt: read.attempt, run: at };
             self.device.read_sectors(run.blocks[0].place, len, purpose);
             read.outstanding += 1;
@@ -375,7 +463,6 @@ impl<D: Disk> Pool<D> {
 
     /// Everything came back: is it what the map says?
     fn verify(&mut self, key: ReadKey, mut read: Read) {
-        let granule = to_usize(read.granule);
         let mut bad = None;
         for run in &read.runs {
             let bytes = match run.bytes.as_ref().expect("every run came back") {
@@ -385,12 +472,7 @@ impl<D: Disk> Pool<D> {
                     return self.end_read(key, read.len, read.reader, Err(error));
                 }
             };
-            for (at, block) in run.blocks.iter().enumerate() {
-                let part = &bytes[at * granule..(at + 1) * granule];
-                if Checksum::of(part) != block.checksum {
-                    bad = Some((run.first + at as u64, *block));
-                }
-            }
+            bad = bad.or_else(|| run.mismatch(&self.space.layout, bytes));
         }
         if bad.is_some() {
             self.counters.reads_begun_anew += 1;
@@ -403,30 +485,38 @@ impl<D: Disk> Pool<D> {
             return;
         }
         let data = self.assemble(&mut read);
-        self.end_read(key, read.len, read.reader, Ok(data));
+        self.end_read(key, read.len, read.reader, data);
     }
 
     /// The bytes that were asked for: the run itself where it is one, else put together.
-    fn assemble(&mut self, read: &mut Read) -> Data {
+    fn assemble(&mut self, read: &mut Read) -> Result<Data, OpError> {
         let granule = read.granule;
         let from = to_usize(read.offset.0 - read.first * granule);
         let wanted = from..from + to_usize(read.len.0);
         let whole = to_usize(read.end - read.first);
         if let [run] = read.runs.as_mut_slice()
             && run.blocks.len() == whole
+            && run.is_raw()
         {
             let buf = run.bytes.take().and_then(Result::ok).expect("it was verified");
-            return buf.into_data().slice(wanted);
+            return Ok(buf.into_data().slice(wanted));
         }
         let mut buf = self.device.buffer(whole * to_usize(granule));
         buf.fill(0);
         for run in &mut read.runs {
             let bytes = run.bytes.take().and_then(Result::ok).expect("it was verified");
             let at = to_usize(run.first - read.first) * to_usize(granule);
-            buf[at..at + bytes.len()].copy_from_slice(&bytes);
+            let len = run.blocks.len() * to_usize(granule);
+            let unpacked = run.unpack(&self.space.layout, &bytes, &mut buf[at..at + len]);
             self.device.bufs.give(bytes);
+            if let Err(at) = unpacked {
+                // Its checksum is good, so nobody else was given its place: it was never right.
+                self.counters.damaged_blocks += 1;
+                let offset = ByteOffset(at * granule);
+                return Err(OpError::Damaged { of: read.of, offset });
+            }
         }
-        buf.into_data().slice(wanted)
+        Ok(buf.into_data().slice(wanted))
     }
 
     fn end_read(
@@ -436,9 +526,7 @@ impl<D: Disk> Pool<D> {
         reader: Reader,
         result: Result<Data, OpError>,
     ) {
-        self.reads.bytes -= to_usize(len.0);
-        self.reads.reads[key.0] = None;
-        self.reads.spare.push(key.0);
+        self.forget_read(key, len);
         match reader {
             Reader::Client(id) => self.answer(id, result.map(Reply::Read)),
             Reader::Edge { number, granule } => {
@@ -452,6 +540,12 @@ impl<D: Disk> Pool<D> {
         }
     }
 
+    fn forget_read(&mut self, key: ReadKey, len: ByteLen) {
+        self.reads.bytes -= to_usize(len.0);
+        self.reads.reads[key.0] = None;
+        self.reads.spare.push(key.0);
+    }
+
     /// Memory for the data of a write: the device may know it already, which makes IO cheaper.
     pub fn buffer(&mut self, len: usize) -> Buf {
         self.device.buffer(len)
@@ -463,15 +557,11 @@ impl<D: Disk> Pool<D> {
     }
 }
 
-impl Run {
-    fn continues(&self, granule: u64, block: BlockRecord) -> bool {
-        let last = self.blocks.last().expect("a run is not empty");
-        self.first + self.blocks.len() as u64 == granule
-            && last.place.0 + u64::from(last.sectors) == block.place.0
+/// The bytes that a granule is stored as. Encoders always give the same.
+fn as_stored(encoding: Encoding, granule: Data) -> Option<Data> {
+    if encoding == Encoding::Raw {
+        return Some(granule);
     }
-
-    fn block(&self, granule: u64) -> Option<BlockRecord> {
-        let at = usize::try_from(granule.checked_sub(self.first)?).ok()?;
-        self.blocks.get(at).copied()
-    }
+    let (_, stored) = compress::encode(Compression::from_byte(encoding.byte())?, &granule)?;
+    Some(Buf::copy_of(&stored).into_data())
 }

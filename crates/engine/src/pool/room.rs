@@ -3,10 +3,10 @@
 use block::{ByteLen, Disk};
 
 use crate::error::OpError;
-use crate::map::{CARRIED_MAX, CARRIED_STEPS};
+use crate::limits::ORPHANS_MAX;
 use crate::pool::Pool;
 use crate::pool::queue::{Content, Kind};
-use crate::units::VolumeId;
+use crate::units::{Granule, SnapshotId, VolumeId};
 use crate::volume::Volume;
 
 /// Pages beside the counted ones: new roots of maps and directory.
@@ -15,32 +15,59 @@ const SPARE_PAGES: u64 = 8;
 /// Levels of the map of the largest volume.
 const HEIGHT_MAX: u64 = 5;
 
+/// Objects that going on with dropping rewrites: an orphan, a snapshot, and what goes on from it.
+const DROP_RECORDS: u64 = 3;
+
+/// What the operation in front takes.
+struct Needs {
+    /// Sectors of data.
+    stored: u64,
+    /// Map pages of the next checkpoint.
+    nodes: u64,
+    draw: Draw,
+}
+
+/// How far an operation may draw on the reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Draw {
+    /// Not at all: it takes space for good.
+    Nothing,
+    /// Half of it: it gives space back, but where a snapshot has what it changes, or where the
+    /// rest of a compressed block is longer than all of it was, it takes some too.
+    Half,
+    /// All of it: deleting always works.
+    All,
+}
+
 impl<D: Disk> Pool<D> {
     /// Sectors that the running and the next checkpoint may still write.
     pub(super) fn checkpoint_need(&self) -> u64 {
         let levels = self.record_nodes();
-        let dirty = self.dirty.iter().map(|id| levels + growth(&self.volumes[id]));
-        let next = self.active.nodes() + dirty.sum::<u64>() + self.hole_nodes();
+        // A volume's updates may leave an orphan, which has a record of its own.
+        let dirty = self.dirty.iter().map(|id| {
+            let volume = self.volumes.get(&VolumeId(id.0));
+            let jump = volume.and_then(|volume| volume.jump);
+            let stamping = jump.map_or(0, |jump| jump.budget + 2 * HEIGHT_MAX);
+            // Layers that were sealed before the volume grew were counted by its old height.
+            let layers = self.active.layers_of(VolumeId(id.0)) as u64;
+            2 * levels + volume.map_or(0, growth) * layers.max(1) + stamping
+        });
+        let next = self.active.nodes() + dirty.sum::<u64>() + self.drop_nodes();
         let running = self.job.as_ref().map_or(0, |job| job.pages_left());
         (next + running + 2 * SPARE_PAGES) * 2 * self.space.layout.page()
     }
 
-    /// Pages that writing one volume's record takes: its own, and those of the directory above.
+    /// Pages that writing one object's record takes: its own, and those of the directory above.
     fn record_nodes(&self) -> u64 {
         u64::from(self.superblock.directory_height) + 2
     }
 
-    /// Pages that going on with deletions and large holes takes: the two ends of each, the
-    /// growth of its map, and its record.
-    fn hole_nodes(&self) -> u64 {
-        let unfinished = self.unfinished_holes() > 0 || !self.deleting.is_empty();
-        let each = 4 * HEIGHT_MAX + self.record_nodes();
-        if unfinished { CARRIED_STEPS as u64 * each } else { 0 }
-    }
-
-    fn unfinished_holes(&self) -> usize {
-        let running = self.job.as_ref().map_or(0, |job| job.large_holes);
-        self.carried.len() + self.large_holes + running
+    /// Pages that going on with dropping takes.
+    fn drop_nodes(&self) -> u64 {
+        let unfinished = !self.orphans.is_empty()
+            || !self.deleting.is_empty()
+            || !self.deleted_snapshots.is_empty();
+        if unfinished { DROP_RECORDS * self.record_nodes() } else { 0 }
     }
 
     /// Whether a checkpoint could give space back.
@@ -48,8 +75,19 @@ impl<D: Disk> Pool<D> {
         self.space.pending() > 0
             || self.job.is_some()
             || !self.active.is_empty()
-            || !self.carried.is_empty()
-            || !self.deleting.is_empty()
+            || self.has_unfinished()
+    }
+
+    /// Pages that stamping what a jump changed may write: what is there beside everything else
+    /// that has to be written, within a bound that keeps checkpoints short.
+    pub(super) fn stamping_budget(&self, id: VolumeId) -> u64 {
+        let size = self.volumes[&id].kept.header.size;
+        let leaves = size.div_ceil(self.volumes[&id].granule()).div_ceil(128);
+        // Above the leaves a map has hardly more than a 127th of their number.
+        let pages = leaves.div_ceil(100) + HEIGHT_MAX;
+        let spare = self.space.free().saturating_sub(self.checkpoint_need());
+        let affordable = spare / (8 * self.space.layout.page());
+        pages.min(self.limits.stamped_pages).min(affordable)
     }
 
     /// Whether the operation in front fits. `false`: after a checkpoint it may.
@@ -58,44 +96,14 @@ impl<D: Disk> Pool<D> {
         if self.active.entries() + frozen >= self.limits.overlay_entries {
             return Ok(false);
         }
-        let free = self.space.free();
-        let (spent, unfinished) = (self.checkpoint_need(), self.unfinished_holes());
-        let Some(front) = self.queue.front() else {
-            return Ok(true);
+        let (free, spent) = (self.space.free(), self.checkpoint_need());
+        let Some(needs) = self.needs() else { return Ok(false) };
+        let reserve = match needs.draw {
+            Draw::Nothing => self.superblock.reserve,
+            Draw::Half => self.superblock.reserve / 2,
+            Draw::All => 0,
         };
-        let (volume, stored, on_reserve, range) = match &front.kind {
-            Kind::Change(change) => {
-                let granule = self.volumes[&change.volume].granule();
-                let found: u64 = change.space.iter().map(|extent| extent.sectors).sum();
-                let stored = change.stored * self.space.layout.per(granule) - found;
-                let zeros = matches!(change.content, Content::Zeros) || change.stored == 0;
-                if change.is_large_hole() && unfinished >= CARRIED_MAX {
-                    return Ok(false);
-                }
-                let count = change.end.0 - change.first.0;
-                (change.volume, stored, zeros, Some((change.first, count)))
-            }
-            // A new volume takes space for good.
-            Kind::Create { volume, .. } => (*volume, 0, false, None),
-            // So does a map that becomes higher.
-            Kind::Grow { volume, size, .. } => {
-                let kept = &self.volumes[volume].kept;
-                let higher = kept.height_of(size.0) > kept.height && kept.height > 0;
-                (*volume, 0, !higher, None)
-            }
-            Kind::Mark { volume, .. } | Kind::SetState { volume, .. } | Kind::Delete { volume } => {
-                (*volume, 0, true, None)
-            }
-            Kind::Flush => return Ok(true),
-        };
-        let nodes = match (&front.kind, range) {
-            (Kind::Grow { .. }, _) => 2 * HEIGHT_MAX,
-            (Kind::Delete { .. }, _) => CARRIED_STEPS as u64 * 4 * HEIGHT_MAX,
-            _ => self.nodes_of(volume, range, on_reserve),
-        };
-        let nodes = nodes + self.record_nodes() + growth(&self.volumes[&volume]);
-        let reserve = if on_reserve { 0 } else { self.superblock.reserve };
-        let needed = spent + nodes * 2 * self.space.layout.page() + stored + reserve;
+        let needed = spent + needs.nodes * 2 * self.space.layout.page() + needs.stored + reserve;
         if needed <= free {
             return Ok(true);
         }
@@ -106,18 +114,89 @@ impl<D: Disk> Pool<D> {
         Err(OpError::NoSpace { needed })
     }
 
+    /// What the operation in front takes; `None`: its time has not come, a checkpoint is needed.
+    fn needs(&mut self) -> Option<Needs> {
+        let records = 2 * self.record_nodes();
+        let needs =
+            |nodes: u64, draw: Draw| Some(Needs { stored: 0, nodes: nodes + records, draw });
+        // Only looked at here, but the queue gives it out for changing.
+        let front = self.queue.front()?;
+        match &front.kind {
+            Kind::Flush => needs(0, Draw::All),
+            Kind::Change(change) => {
+                let (id, import) = (change.volume, change.import.is_some());
+                let (first, count) = (change.first, change.end.0 - change.first.0);
+                let granule = self.volumes[&id].granule();
+                let stored = change.missing(self.space.layout.per(granule));
+                let zeros = matches!(change.content, Content::Zeros) || change.stored == 0;
+                if change.is_large_hole() && self.orphans.len() >= ORPHANS_MAX {
+                    return None;
+                }
+                let large = change.is_large_hole();
+                let nodes = self.nodes_of(id, first, count, zeros, large);
+                let nodes = nodes + records + growth(&self.volumes[&id]);
+                let draw = if zeros && !import { Draw::Half } else { Draw::Nothing };
+                Some(Needs { stored, nodes, draw })
+            }
+            // A new object takes space for good.
+            Kind::Create { .. } | Kind::Snapshot { .. } => needs(HEIGHT_MAX, Draw::Nothing),
+            Kind::Clone { snapshot, .. } => {
+                let snapshot = *snapshot;
+                if !self.is_settled(snapshot) { None } else { needs(0, Draw::Nothing) }
+            }
+            Kind::Stage { of, base, .. } => {
+                let (of, base) = (*of, *base);
+                if !self.can_jump(of, Some(base)) { None } else { needs(0, Draw::Nothing) }
+            }
+            // So does a map that becomes higher.
+            Kind::Grow { volume, size, .. } => {
+                let kept = &self.volumes[volume].kept;
+                let higher = kept.height_of(size.0) > kept.map.height && kept.map.height > 0;
+                needs(2 * HEIGHT_MAX, if higher { Draw::Nothing } else { Draw::Half })
+            }
+            Kind::Rollback { volume, to, .. } => {
+                let (volume, to) = (*volume, *to);
+                if !self.can_jump(volume, Some(to)) {
+                    None
+                } else {
+                    needs(4 * HEIGHT_MAX, Draw::Half)
+                }
+            }
+            Kind::Adopt { volume, staging, .. } => {
+                let (volume, staging) = (*volume, *staging);
+                let ready = self.can_jump(volume, None) && self.can_jump(staging, None);
+                if !ready { None } else { needs(4 * HEIGHT_MAX, Draw::Nothing) }
+            }
+            Kind::Mark { volume, .. } | Kind::SetState { volume, .. } => {
+                let height = u64::from(self.volumes[volume].height());
+                needs(height + growth(&self.volumes[volume]), Draw::Half)
+            }
+            Kind::Attach { .. } | Kind::Delete { .. } | Kind::DeleteSnapshot { .. } => {
+                needs(DROP_RECORDS * self.record_nodes() + HEIGHT_MAX, Draw::All)
+            }
+        }
+    }
+
+    /// Whether a snapshot has its map, and no checkpoint is under way that does not know of what
+    /// goes on from it.
+    fn is_settled(&self, id: SnapshotId) -> bool {
+        self.job.is_none() && self.snapshots.get(&id).is_some_and(|snapshot| snapshot.settled)
+    }
+
     fn nodes_of(
         &self,
         volume: VolumeId,
-        range: Option<(crate::units::Granule, u64)>,
+        first: Granule,
+        count: u64,
         zeros: bool,
+        large: bool,
     ) -> u64 {
         let height = self.volumes[&volume].height();
-        match range {
-            // Of zeros only the two ends are rewritten; what lies between is emptied.
-            Some(_) if zeros => 2 * u64::from(height),
-            Some((first, count)) => self.active.nodes_for(volume, height, first, count),
-            None => u64::from(height),
+        match zeros {
+            // Of zeros only the two ends are rewritten; what lies between is emptied or cut off.
+            true if large => 4 * u64::from(height),
+            true => 2 * u64::from(height),
+            false => self.active.nodes_for(volume, height, first, count),
         }
     }
 }
@@ -125,5 +204,5 @@ impl<D: Disk> Pool<D> {
 /// Pages that a map takes to become higher: a new root for each level, and the same again when
 /// the first update below it is merged.
 fn growth(volume: &Volume) -> u64 {
-    2 * u64::from(volume.kept.needed_height() - volume.kept.height)
+    2 * u64::from(volume.kept.needed_height() - volume.kept.map.height)
 }

@@ -10,7 +10,6 @@ use block::{ByteLen, Data, Disk, Position};
 use crate::error::{CheckpointError, OpError};
 use crate::format::{Record, SLOT_HEADER};
 use crate::limits::{JOURNAL_BLOCK, SLOTS_IN_FLIGHT_MAX};
-use crate::overlay::Displaced;
 use crate::pool::queue::{Kind, Queued, Turn};
 use crate::pool::{Pool, Reply, RequestId};
 use crate::space::{Alloc, Stream};
@@ -154,16 +153,18 @@ impl<D: Disk> Pool<D> {
     }
 
     fn seal_front(&mut self, batch: &mut Batch) -> Result<Fit, CheckpointError> {
+        // First of all: its volume may never have been made, and then it has no old bytes.
+        if let Some(error) = self.became_illegal() {
+            self.refuse_front(error);
+            return Ok(Fit::Sealed);
+        }
         let number = self.queue.front_number();
         match self.edges_ready(number) {
             Turn::Ready => {}
             Turn::Wait => return Ok(Fit::Wait),
             Turn::Answered => return Ok(Fit::Sealed),
         }
-        if let Some(error) = self.became_illegal() {
-            self.refuse_front(error);
-            return Ok(Fit::Sealed);
-        }
+        self.pack_front();
         let front = self.queue.front().expect("the caller looked");
         if batch.payload + record_len_max(&front.kind) > batch.room {
             return Ok(Fit::SlotFull);
@@ -178,6 +179,18 @@ impl<D: Disk> Pool<D> {
                 self.refuse_front(error);
                 return Ok(Fit::Sealed);
             }
+        }
+        if let Kind::Stage { of, base, .. } = self.queue.front().expect("the caller looked").kind
+            && !self.is_at(of, base)
+        {
+            self.refuse_front(OpError::BaseMoved { snapshot: base, volume: of });
+            return Ok(Fit::Sealed);
+        }
+        if let Kind::Adopt { staging, position, .. } = self.queue.front().expect("looked").kind
+            && let Err(error) = self.stamps_fit(staging, position)
+        {
+            self.refuse_front(error);
+            return Ok(Fit::Sealed);
         }
         match self.find_space()? {
             Turn::Ready => {}
@@ -218,24 +231,43 @@ impl<D: Disk> Pool<D> {
                 let header = Box::new(self.touch(volume).header.clone());
                 Record::Create { volume, header }
             }
-            Kind::Delete { volume } => {
-                let kept = self.touch(volume);
-                kept.deleting = true;
-                let name = kept.header.name.clone();
-                self.names.remove(&name);
-                self.deleting.insert(volume);
-                let mut displaced = Displaced::new();
-                self.active.remove(volume, &mut displaced);
-                self.carried.remove(volume);
-                self.free_displaced(displaced);
-                Record::Delete { volume }
+            Kind::Delete { volume, snapshots } => {
+                self.mark_deleting(volume, snapshots);
+                Record::Delete { volume, snapshots }
+            }
+            Kind::Attach { volume, attached } => {
+                self.touch(volume).attached = attached;
+                Record::Attach { volume, attached }
+            }
+            Kind::Snapshot { volume, position, snapshot, spec } => {
+                self.apply_snapshot(volume, position, snapshot, spec)
+            }
+            Kind::DeleteSnapshot { snapshot } => {
+                self.mark_deleted(snapshot);
+                Record::DeleteSnapshot { snapshot }
+            }
+            Kind::Clone { volume, snapshot, header } => {
+                self.insert_clone(volume, snapshot, (*header).clone());
+                Record::Clone { volume, snapshot, header }
+            }
+            Kind::Rollback { volume, position, to } => {
+                self.roll_back(volume, position, to);
+                Record::Rollback { volume, position, to }
+            }
+            Kind::Stage { volume, of, base } => {
+                self.insert_staging(volume, of, base);
+                Record::Stage { volume, of, base }
+            }
+            Kind::Adopt { volume, staging, position, renew } => {
+                self.adopt(volume, staging, position, renew);
+                Record::Adopt { volume, position, staging, renew }
             }
             Kind::Flush => unreachable!("a flush has no record"),
         }
     }
 
     pub(super) fn touch(&mut self, volume: VolumeId) -> &mut Durable {
-        self.dirty.insert(volume);
+        self.dirty.insert(volume.into());
         &mut self.volumes.get_mut(&volume).expect("it was accepted").kept
     }
 
@@ -245,17 +277,11 @@ impl<D: Disk> Pool<D> {
             return Ok(Turn::Ready);
         };
         let unit = self.space.layout.per(self.volumes[&change.volume].granule());
-        let wanted = change.stored;
-        let mut found: u64 = change.space.iter().map(|extent| extent.sectors / unit).sum();
-        while found < wanted {
-            let max = wanted - found;
+        while let Some((unit, max)) = change.next_run(unit) {
             let run =
                 self.space.alloc(Stream::Data, unit, max, &mut self.pages, &mut self.device)?;
             match run {
-                Alloc::Run(extent) => {
-                    found += extent.sectors / unit;
-                    change.space.push(extent);
-                }
+                Alloc::Run(extent) => change.space.push(extent),
                 Alloc::Wait => return Ok(Turn::Wait),
                 // Enough sectors are free, but not in runs of this granule.
                 Alloc::Full if self.can_gain_space() => {
@@ -263,7 +289,7 @@ impl<D: Disk> Pool<D> {
                     return Ok(Turn::Wait);
                 }
                 Alloc::Full => {
-                    let needed = ByteLen((wanted - found) * self.space.layout.bytes(unit).0);
+                    let needed = ByteLen(max * self.space.layout.bytes(unit).0);
                     self.refuse_front(OpError::NoSpace { needed });
                     return Ok(Turn::Answered);
                 }
@@ -289,10 +315,13 @@ impl<D: Disk> Pool<D> {
 /// The longest that the record of an operation can be.
 fn record_len_max(kind: &Kind) -> usize {
     match kind {
-        // Worst of all: every other granule a hole, each with a span of its own.
-        Kind::Change(change) => 64 + to_usize(change.stored) * 26 + 3 * 17,
+        // Worst of all: every other granule a hole, and all of them with a span of their own. So
+        // one of 17 + 16 bytes for each that is stored, and one of 17 beside it.
+        Kind::Change(change) => 64 + to_usize(change.stored) * 50 + 3 * 17,
         Kind::SetState { state, .. } => 64 + state.len(),
         Kind::Create { spec, .. } => 64 + spec.name.len(),
+        Kind::Snapshot { spec, .. } => 128 + spec.name.len(),
+        Kind::Clone { header, .. } => 128 + header.name.len(),
         _ => 64,
     }
 }

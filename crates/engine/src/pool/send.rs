@@ -1,9 +1,7 @@
 //! Sealed data and records on their way to the device.
-use std::collections::VecDeque;
-
 use block::{Data, Disk};
 
-use crate::format::{Record, SLOT_HEADER, SlotHeader, encode_slot};
+use crate::format::{SLOT_HEADER, SlotHeader, encode_slot};
 use crate::limits::JOURNAL_BLOCK;
 use crate::pool::seal::Batch;
 use crate::pool::{Pool, Purpose};
@@ -92,24 +90,7 @@ impl<D: Disk> Pool<D> {
 
     /// A slot without records: it only says what is durable.
     pub(super) fn seal_empty(&mut self) {
-        self.seal_records(Vec::new());
-    }
-
-    /// Slots for records of the pool's own, which nobody waits for.
-    pub(super) fn seal_records(&mut self, records: Vec<Record>) {
-        let mut records = VecDeque::from(records);
-        loop {
-            let room = to_usize(self.ring.contiguous()) * JOURNAL_BLOCK - SLOT_HEADER;
-            let mut batch = Batch::new(self.ring.next(), room);
-            while let Some(record) = records.pop_front_if(|r| batch.payload + r.len() <= room) {
-                batch.payload += record.len();
-                batch.records.push(record);
-            }
-            let blocks = (SLOT_HEADER + batch.payload).div_ceil(JOURNAL_BLOCK) as u64;
-            self.send_slot(batch, blocks);
-            if records.is_empty() {
-                return;
-            }
-        }
+        let room = to_usize(self.ring.contiguous()) * JOURNAL_BLOCK - SLOT_HEADER;
+        self.send_slot(Batch::new(self.ring.next(), room), 1);
     }
 }

@@ -118,7 +118,7 @@ fn contradiction(superblock: &Superblock) -> Option<&'static str> {
     if s.space.len() as u64 != layout.roots() || !roots {
         return Some("space roots");
     }
-    if s.epoch.0 >> 38 != 0 || s.session.0 >= SESSION_MAX || s.next_volume >> 48 != 0 {
+    if s.epoch.0 >> 38 != 0 || s.session.0 >= SESSION_MAX || s.next_object >> 48 != 0 {
         return Some("epoch, session or volume number");
     }
     if s.replay_from.0 == 0 || s.replay_from.0 >> 60 != 0 || s.durable.0 >> 60 != 0 {

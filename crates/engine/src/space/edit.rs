@@ -11,7 +11,7 @@ use crate::limits::{CHECKPOINT_IO_MAX, MAP_PAGE};
 use crate::map::Pages;
 use crate::pool::{Device, Purpose};
 use crate::space::{Contradiction, Layout, OpenRegion, space_page};
-use crate::units::{Epoch, Extent, Region, Sector, to_usize};
+use crate::units::{Birth, Epoch, Extent, Region, Sector, to_usize};
 
 /// An upper space page that is being rewritten.
 struct Upper {
@@ -191,8 +191,12 @@ impl SpaceEdit {
             let entry = space_entry(&upper.page, to_usize(region.0 % fan));
             if entry.epoch != Epoch(0) {
                 let ptr = self.layout.space_page(0, region.0, entry);
-                let id =
-                    PageId { kind: PageKind::Space, level: 0, index: region.0, epoch: entry.epoch };
+                let id = PageId {
+                    kind: PageKind::Space,
+                    level: 0,
+                    index: region.0,
+                    born: Birth(entry.epoch.0),
+                };
                 pages.prefetch(ptr, id, device);
             }
         }
@@ -250,7 +254,7 @@ impl SpaceEdit {
         device: &mut Device<D>,
     ) -> SpaceEntry {
         let new = SpaceEntry { epoch: self.epoch, home: 1 - old.home, free: 0 };
-        let id = PageId { kind: PageKind::Space, level, index, epoch: self.epoch };
+        let id = PageId { kind: PageKind::Space, level, index, born: Birth(self.epoch.0) };
         seal_page(page, self.pool, 0, id);
         let data = Buf::copy_of(page).into_data();
         for place in self.layout.space_page(level, index, new).places {

@@ -3,7 +3,7 @@ use block::{ByteLen, ByteOffset, SectorSize};
 
 use crate::format::{PagePtr, SPACE_FAN_OUT, SPACE_SPAN, SpaceEntry, Superblock};
 use crate::limits::{COPY_GAP, JOURNAL_BLOCK, MAP_PAGE, REGION_MIN};
-use crate::units::{Epoch, Extent, Region, Sector, Slot};
+use crate::units::{Birth, Epoch, Extent, Region, Sector, Slot};
 
 /// Pages at the head of a region, and again [`COPY_GAP`] behind: two homes for each of three
 /// levels of space pages, and two to spare.
@@ -103,13 +103,18 @@ impl Layout {
         (end - first - 1) * full + self.virgin_free(Region(end - 1))
     }
 
+    /// Space pages of a level.
+    pub fn space_pages(&self, level: u8) -> u64 {
+        self.regions().div_ceil((SPACE_FAN_OUT as u64).pow(u32::from(level)))
+    }
+
     /// Where one home of a space page lies.
     pub fn space_page(&self, level: u8, index: u64, entry: SpaceEntry) -> PagePtr {
         let region = Region(index * (SPACE_FAN_OUT as u64).pow(u32::from(level)));
         let within = (2 * u64::from(level) + u64::from(entry.home)) * self.page();
         let first = self.region_start(region).0 + within;
         let places = [Sector(first), Sector(first + self.per(COPY_GAP))];
-        PagePtr { places, born: entry.epoch }
+        PagePtr { places, born: Birth(entry.epoch.0) }
     }
 
     /// Whether a stored extent is where stored extents can be: within one region, behind its head.

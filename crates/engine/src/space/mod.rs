@@ -15,6 +15,7 @@ use crate::error::CheckpointError;
 use crate::format::{PageId, PageKind, SpaceEntry};
 use crate::map::{Got, Pages, Waiter};
 use crate::pool::Device;
+use crate::units::Birth;
 
 pub use edit::{SpaceEdit, SpaceStep};
 pub use layout::Layout;
@@ -31,7 +32,7 @@ fn space_page<D: Disk>(
     device: &mut Device<D>,
 ) -> Result<Option<Arc<[u8]>>, CheckpointError> {
     let ptr = layout.space_page(level, index, entry);
-    let id = PageId { kind: PageKind::Space, level, index, epoch: entry.epoch };
+    let id = PageId { kind: PageKind::Space, level, index, born: Birth(entry.epoch.0) };
     match pages.want(ptr, id, Waiter::Pump, device) {
         Got::Page(page) => Ok(Some(page)),
         Got::Wait => Ok(None),

@@ -13,6 +13,9 @@ use crate::units::{Epoch, Extent, Region, to_usize};
 /// Writes that are worth a checkpoint even on a nearly full pool.
 const CHECKPOINT_WORTH: u64 = 1 << 20;
 
+/// Regions among which the emptiest is chosen: their free space stands in one upper page, mostly.
+const CHOICE: u64 = 128;
+
 /// Who asks for space. Data and the two copies of map pages are kept apart, so that each is
 /// sequential and no damaged track takes both copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,24 +126,22 @@ impl Space {
 
     /// Records that an extent is in use, without looking for it: replay.
     pub fn claim(&mut self, extent: Extent) -> Result<(), Contradiction> {
-        if self.free < extent.sectors {
-            return Err(Contradiction::Free);
-        }
-        self.note_taken(Stream::Data, extent);
+        self.note_taken(Stream::Data, extent)?;
         self.sealed();
         Ok(())
     }
 
     /// Pages are taken by the running checkpoint, which has to record them itself; data belongs
     /// to slots that the next one covers.
-    fn note_taken(&mut self, stream: Stream, extent: Extent) {
-        self.free -= extent.sectors;
+    fn note_taken(&mut self, stream: Stream, extent: Extent) -> Result<(), Contradiction> {
+        self.free = self.free.checked_sub(extent.sectors).ok_or(Contradiction::Free)?;
         *self.taken_in.entry(self.layout.region_of(extent.start)).or_default() += extent.sectors;
         let list = if stream == Stream::Data { &mut self.unsealed } else { &mut self.frozen };
         match list.last_mut() {
             Some(last) if last.end() == extent.start => last.sectors += extent.sectors,
             _ => list.push(extent),
         }
+        Ok(())
     }
 
     /// The operation that space was found for has its slot.
@@ -200,8 +201,9 @@ impl Space {
         for extent in freed {
             let region = self.layout.region_of(extent.start);
             for open in self.open.iter_mut().flatten().filter(|open| open.region == region) {
+                // What came back behind the stream's place is taken when its turn comes again:
+                // going back for it would break up what could be written in one piece.
                 open.release(*extent)?;
-                open.rewind();
             }
         }
         self.freed_sectors = self.freed.iter().map(|extent| extent.sectors).sum();
@@ -247,7 +249,7 @@ impl Space {
             if let Some(open) = &mut self.open[stream as usize]
                 && let Some(extent) = open.take(unit, max, align)
             {
-                self.note_taken(stream, extent);
+                self.note_taken(stream, extent)?;
                 self.fruitless = 0;
                 return Ok(Alloc::Run(extent));
             }
@@ -260,7 +262,7 @@ impl Space {
                 self.fruitless = 0;
             }
             if unit >= self.full_for {
-                return Ok(self.alloc_anywhere(stream, unit, max, align));
+                return Ok(self.alloc_anywhere(stream, unit, max, align)?);
             }
             match self.next_region(stream, unit, pages, device)? {
                 Some(true) => self.fruitless += 1,
@@ -273,18 +275,24 @@ impl Space {
     }
 
     /// Nearly full: whatever region is open will do, from its start.
-    fn alloc_anywhere(&mut self, stream: Stream, unit: u64, max: u64, align: u64) -> Alloc {
+    fn alloc_anywhere(
+        &mut self,
+        stream: Stream,
+        unit: u64,
+        max: u64,
+        align: u64,
+    ) -> Result<Alloc, Contradiction> {
         for at in 0..self.open.len() {
             let Some(open) = &mut self.open[at] else {
                 continue;
             };
             open.rewind();
             if let Some(extent) = open.take(unit, max, align) {
-                self.note_taken(stream, extent);
-                return Alloc::Run(extent);
+                self.note_taken(stream, extent)?;
+                return Ok(Alloc::Run(extent));
             }
         }
-        Alloc::Full
+        Ok(Alloc::Full)
     }
 
     /// Opens another region for a stream. `None`: a page is being read; `false`: there is none.
@@ -299,31 +307,60 @@ impl Space {
         let start = self.seek[stream as usize];
         for pass in u64::from(self.dense)..2 {
             let wanted = if pass == 0 { (SPACE_SPAN / 4).max(unit) } else { unit };
-            let mut looked = 0;
-            while looked < regions {
-                let region = (start + looked) % regions;
-                let Some((entry, step)) = self.entry(region, pages, device)? else {
+            let Some(found) = self.emptiest(start, wanted, pages, device)? else {
+                return Ok(None);
+            };
+            if let Some((region, entry)) = found {
+                let Some(open) = self.load(Region(region), entry, pages, device)? else {
                     return Ok(None);
                 };
-                let Some(entry) = entry else {
-                    looked += step.max(1);
-                    continue;
-                };
-                let free = self.effective_free(Region(region), entry);
-                let is_open = self.open.iter().flatten().any(|open| open.region.0 == region);
-                if free >= wanted && !is_open {
-                    let Some(open) = self.load(Region(region), entry, pages, device)? else {
-                        return Ok(None);
-                    };
-                    self.seek[stream as usize] = (region + 1) % regions;
-                    self.open[stream as usize] = Some(open);
-                    return Ok(Some(true));
-                }
-                looked += 1;
+                self.seek[stream as usize] = (region + 1) % regions;
+                self.open[stream as usize] = Some(open);
+                return Ok(Some(true));
             }
             self.dense = true;
         }
         Ok(Some(false))
+    }
+
+    /// The emptiest of the next regions that have this much free: on an old pool that is where
+    /// free space is least broken up. `None` while a page is being read.
+    fn emptiest<D: Disk>(
+        &self,
+        start: u64,
+        wanted: u64,
+        pages: &mut Pages,
+        device: &mut Device<D>,
+    ) -> Result<Option<Option<(u64, SpaceEntry)>>, CheckpointError> {
+        let regions = self.layout.regions();
+        let mut best: Option<(u64, u64, SpaceEntry)> = None;
+        let (mut looked, mut until) = (0, regions);
+        while looked < until {
+            let region = (start + looked) % regions;
+            let Some((entry, step)) = self.entry(region, pages, device)? else {
+                return Ok(None);
+            };
+            looked += step.max(1);
+            let Some(entry) = entry else { continue };
+            let free = self.effective_free(Region(region), entry);
+            let is_open = self.open.iter().flatten().any(|open| open.region.0 == region);
+            if free < wanted || is_open {
+                continue;
+            }
+            if best.is_none() {
+                // After one that had no run of the wanted length, every other gets its turn.
+                let choice = if self.fruitless > 0 { 0 } else { CHOICE };
+                until = regions.min(looked + choice);
+            }
+            if best.is_none_or(|(most, ..)| free > most) {
+                best = Some((free, region, entry));
+            }
+            // Nothing can be emptier, and streams stay sequential over a fresh pool.
+            if free >= self.layout.virgin_free(Region(region)) {
+                break;
+            }
+        }
+        Ok(Some(best.map(|(_, region, entry)| (region, entry))))
     }
 
     fn effective_free(&self, region: Region, entry: SpaceEntry) -> u64 {
@@ -354,6 +391,25 @@ impl Space {
             return Ok(Some((None, fan - region % fan)));
         }
         Ok(self.child(1, l1, upper, region % fan, pages, device)?.map(|entry| (Some(entry), 1)))
+    }
+
+    /// What is said of a space page by the one above it; `None` while that is being read.
+    pub fn page_entry<D: Disk>(
+        &self,
+        level: u8,
+        index: u64,
+        pages: &mut Pages,
+        device: &mut Device<D>,
+    ) -> Result<Option<SpaceEntry>, CheckpointError> {
+        let fan = SPACE_FAN_OUT as u64;
+        if level == 2 {
+            let root = self.roots[to_usize(index)];
+            return Ok(Some(SpaceEntry { epoch: root.epoch, home: root.home, free: 0 }));
+        }
+        match self.page_entry(level + 1, index / fan, pages, device)? {
+            Some(upper) => self.child(level + 1, index / fan, upper, index % fan, pages, device),
+            None => Ok(None),
+        }
     }
 
     fn child<D: Disk>(

@@ -333,6 +333,20 @@ fn what_is_given_back_is_not_given_out_before_a_checkpoint() {
     assert_eq!(freed.iter().map(|extent| extent.sectors).sum::<u64>(), 80);
 }
 
+/// Protects from a count of free sectors that a forged superblock made smaller than what is free.
+#[test]
+fn more_than_is_said_to_be_free_is_never_given() {
+    let mut pool = Fixture::new(1);
+    let first = pool.alloc(Stream::Data, 8, 1).unwrap();
+    while pool.space.claim(first).is_ok() {}
+    assert!(pool.space.free() < 8);
+    let (pages, device) = (&mut pool.pages, &mut pool.device);
+    for stream in [Stream::Data, Stream::PageA] {
+        let given = pool.space.alloc(stream, 8, 1, pages, device);
+        assert!(matches!(given, Err(CheckpointError::Contradiction(_))), "{given:?}");
+    }
+}
+
 /// Protects from a search that goes round for ever: every region has enough free sectors, none
 /// has enough of them in a row.
 #[test]

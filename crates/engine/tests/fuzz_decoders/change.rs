@@ -53,7 +53,7 @@ fn offset(rng: &mut Rng, bytes: &[u8]) -> usize {
 }
 
 /// Values at which arithmetic goes wrong, and neighbours of what was there.
-fn value(rng: &mut Rng, old: u64) -> u64 {
+pub fn value(rng: &mut Rng, old: u64) -> u64 {
     let power = 1u64 << rng.below(64);
     match rng.below(10) {
         0 => 0,

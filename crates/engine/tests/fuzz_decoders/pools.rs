@@ -1,7 +1,10 @@
 //! Whole pools, in every state that has bytes of its own, with the places of their structures.
-use block::{ByteLen, ByteOffset, Data, Position, SectorSize};
+use block::{ByteLen, ByteOffset, Data, Position, SectorSize, Seq};
 use engine::check::{self, Depth};
-use engine::{BlockSize, CreateOptions, Limits, Op, OpenOptions, Pool, Reply, VolumeId};
+use engine::{
+    BlockSize, CloneSpec, Compression, CreateOptions, Limits, Op, OpenOptions, Pool, Reply,
+};
+use engine::{SnapshotId, SnapshotSpec, SnapshotsOfDeleted, Staged, Stamps, VolumeId};
 use engine::{VolumeSpec, Zeroing};
 
 use crate::disk::{MemDisk, PAGE};
@@ -69,19 +72,27 @@ fn made(sector: SectorSize, ending: &str) -> MemDisk {
     }
     let pool = Pool::open(disk, OpenOptions::with(Limits::tiny())).expect("it is new");
     let mut owner = Owner { pool, seq: 0 };
-    let a = owner.create("a", 64 << 20, 4096);
+    // Maps of three levels, of one, and of one that has to become two.
+    let a = owner.create("a", 96 << 20, 4096);
     let b = owner.create("b", 4 << 20, 128 << 10);
-    let c = owner.create("c", 1 << 20, 512);
+    let c = owner.create("c", 256 << 10, 512);
     for leaf in 0..12 {
-        owner.write(a, leaf * (5 << 20), 8192);
+        owner.write(a, leaf * (7 << 20), 8192);
     }
     owner.write(b, 0, 200 << 10);
     owner.write(c, 512, 1024);
+    let packed = owner.create("packed", 1 << 20, 64 << 10);
+    owner.write(packed, 0, 200 << 10);
+    let first = owner.snapshot(a, "first");
+    owner.snapshot(b, "of b");
     owner.pool.checkpoint().expect("nothing fails");
-    // More leaves than one checkpoint empties: the rest is carried over.
+    // More leaves than one checkpoint drops: the rest is an orphan for a while.
     owner.discard(a, 0, 30 << 20);
+    let e = owner.clone_of(first, "e");
+    let second = owner.snapshot(a, "second");
     owner.pool.checkpoint().expect("nothing fails");
     owner.write(a, 4096, 300 << 10);
+    owner.write(e, 1 << 20, 8192);
     owner.discard(b, 1024, 150 << 10);
     let position = owner.next();
     owner.run(Op::SetState { volume: c, position, state: vec![5; 100] });
@@ -89,10 +100,18 @@ fn made(sector: SectorSize, ending: &str) -> MemDisk {
     owner.run(Op::Grow { volume: c, position, size: ByteLen(2 << 20) });
     let position = owner.next();
     owner.run(Op::Mark { volume: b, position });
-    owner.run(Op::Delete { volume: b });
+    owner.run(Op::Delete { volume: b, snapshots: SnapshotsOfDeleted::Keep });
+    owner.import(c);
+    let position = owner.next();
+    owner.run(Op::Rollback { volume: a, position, to: first, force: false });
+    owner.run(Op::Attach { volume: a, attached: true });
+    owner.run(Op::DeleteSnapshot { snapshot: second });
     owner.run(Op::Flush);
     owner.create("d", 1 << 20, 4096);
     owner.write(a, 8 << 20, 4096);
+    owner.write(packed, 100 << 10, 128 << 10);
+    owner.snapshot(a, "third");
+    owner.write(a, 9 << 20, 4096);
     match ending {
         "closed" => owner.pool.close().expect("nothing fails"),
         _ => owner.pool.abandon(),
@@ -116,7 +135,13 @@ impl Owner {
 
     fn create(&mut self, name: &str, size: u64, block: u64) -> VolumeId {
         let block_size = BlockSize::new(block).expect("a legal block");
-        let spec = VolumeSpec { name: name.into(), size: ByteLen(size), block_size, uid: [7; 16] };
+        let spec = VolumeSpec {
+            name: name.into(),
+            size: ByteLen(size),
+            block_size,
+            compression: if block > 4096 { Compression::Lz4 } else { Compression::Off },
+            uid: [7; 16],
+        };
         match self.run(Op::Create { spec }) {
             Reply::Created(volume) => volume,
             other => panic!("a volume was created as {other:?}"),
@@ -127,6 +152,44 @@ impl Owner {
         let (position, offset) = (self.next(), ByteOffset(at));
         let data = Data::copy_of(&vec![(at >> 12).to_le_bytes()[0] | 1; len]);
         self.run(Op::Write { volume, position, offset, data });
+    }
+
+    fn snapshot(&mut self, volume: VolumeId, name: &str) -> SnapshotId {
+        let position = self.next();
+        let spec =
+            SnapshotSpec { name: name.into(), uid: [8; 16], internal: false, created: 1 << 40 };
+        match self.run(Op::Snapshot { volume, position, spec }) {
+            Reply::Snapshotted(snapshot) => snapshot,
+            other => panic!("a snapshot was made as {other:?}"),
+        }
+    }
+
+    fn clone_of(&mut self, snapshot: SnapshotId, name: &str) -> VolumeId {
+        let spec = CloneSpec { name: name.into(), uid: [9; 16], size: None };
+        match self.run(Op::Clone { snapshot, spec }) {
+            Reply::Created(volume) => volume,
+            other => panic!("a clone was made as {other:?}"),
+        }
+    }
+
+    /// An import that ended, and one that is under way.
+    fn import(&mut self, volume: VolumeId) {
+        for round in ["once", "twice"] {
+            let base = self.snapshot(volume, round);
+            let staging = match self.run(Op::Stage { volume, base }) {
+                Reply::Created(staging) => staging,
+                other => panic!("an import was begun as {other:?}"),
+            };
+            let data = |len| Staged::Bytes(Data::copy_of(&vec![6; len]));
+            for (at, content) in [(0, data(8192)), (16384, Staged::Zeros(ByteLen(4096)))] {
+                let (changed, offset) = (Seq(3), ByteOffset(at));
+                self.run(Op::StageData { staging, changed, offset, content, progress: at + 1 });
+            }
+            if round == "once" {
+                let position = self.next();
+                self.run(Op::Adopt { volume, staging, position, stamps: Stamps::Renew });
+            }
+        }
     }
 
     fn discard(&mut self, volume: VolumeId, at: u64, len: u64) {

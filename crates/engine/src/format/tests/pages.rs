@@ -1,9 +1,8 @@
 //! Pages, and what stands in them.
 use super::*;
-use crate::volume::VolumeSpec;
 
 const PAGE_ID: PageId =
-    PageId { kind: PageKind::Map, level: 3, index: 0x1234, epoch: Epoch(EPOCH_MAX) };
+    PageId { kind: PageKind::Map, level: 3, index: 0x1234, born: Birth(BIRTH_MAX) };
 
 fn page() -> Vec<u8> {
     let mut bytes = vec![0; MAP_PAGE];
@@ -18,14 +17,14 @@ fn page() -> Vec<u8> {
 fn a_page_is_only_what_its_parent_named() {
     let bytes = page();
     assert_eq!(verify_page(&bytes, POOL, PAGE_ID), Ok(()));
-    let epoch = Epoch(PAGE_ID.epoch.0 - 1);
+    let born = Birth(PAGE_ID.born.0 - 1);
     let others = [
         PageId { kind: PageKind::Directory, ..PAGE_ID },
         PageId { kind: PageKind::Object, ..PAGE_ID },
         PageId { kind: PageKind::Space, ..PAGE_ID },
         PageId { level: PAGE_ID.level - 1, ..PAGE_ID },
         PageId { index: PAGE_ID.index + 1, ..PAGE_ID },
-        PageId { epoch, ..PAGE_ID },
+        PageId { born, ..PAGE_ID },
     ];
     for other in others {
         assert_eq!(verify_page(&bytes, POOL, other), Err(PageProblem::Identity), "{other:?}");
@@ -56,7 +55,7 @@ fn block(sectors: u16, encoding: Encoding) -> Entry {
         sectors,
         encoding,
         checksum: Checksum(u64::MAX),
-        born: Epoch(EPOCH_MAX),
+        born: Birth(BIRTH_MAX),
         changed: Seq(SEQ_MAX),
     })
 }
@@ -78,36 +77,122 @@ fn entries_of_a_leaf_hold_their_largest_values_beside_one_another() {
     assert_eq!(entry(&page, 5), Entry::Hole { changed: Seq(1) }, "a block left something behind");
 }
 
+/// The largest values of what a child says of its subtree.
+const BLOCKS_MAX: u64 = (1 << 29) - 1;
+const STORED_MAX: u64 = (1 << 39) - 1;
+
+/// Places, birth, stamp, blocks and sectors of a child.
+fn page_child([first, second, born, changed, blocks, stored]: [u64; 6]) -> Child {
+    Child::Page {
+        ptr: PagePtr { places: [Sector(first), Sector(second)], born: Birth(born) },
+        changed: Seq(changed),
+        held: Held { blocks, stored },
+    }
+}
+
+const CHILD_MAX: [u64; 6] =
+    [PAGE_PLACE_MAX, PAGE_PLACE_MAX, BIRTH_MAX, SEQ_MAX, BLOCKS_MAX, STORED_MAX];
+/// The first place is never 0: that is a hole.
+const CHILD_MIN: [u64; 6] = [1, 0, 0, 0, 0, 0];
+
+/// Children with all fields at their largest and smallest, and with each field alone at either.
+fn children() -> Vec<Child> {
+    let mut all = vec![CHILD_MAX, CHILD_MIN];
+    for field in 0..CHILD_MAX.len() {
+        let (mut low, mut high) = (CHILD_MAX, CHILD_MIN);
+        low[field] = CHILD_MIN[field];
+        high[field] = CHILD_MAX[field];
+        all.extend([low, high]);
+    }
+    let mut children: Vec<Child> = all.into_iter().map(page_child).collect();
+    children.extend([Child::Hole { changed: Seq(SEQ_MAX) }, Child::NEVER]);
+    children
+}
+
+/// Protects from a field that takes bits of its neighbour: they share bytes.
 #[test]
 fn children_hold_their_largest_values_beside_one_another() {
-    let places = [Sector(PLACE_MAX), Sector(PLACE_MAX - 1)];
-    let children = [
-        Child::Page { ptr: PagePtr { places, born: Epoch(EPOCH_MAX) }, changed: Seq(SEQ_MAX) },
-        Child::Hole { changed: Seq(SEQ_MAX) },
-        Child::Page { ptr: PagePtr { places, born: Epoch(0) }, changed: Seq(0) },
-        Child::NEVER,
-    ];
+    let children = children();
     let mut page = vec![0; MAP_PAGE];
-    let of = |index: usize| children[index % children.len()];
-    (0..FAN_OUT).rev().for_each(|index| set_child(&mut page, index, of(index)));
-    (0..FAN_OUT).for_each(|index| assert_eq!(child(&page, index), of(index), "child {index}"));
-    assert_eq!(page[..PAGE_HEADER], [0; PAGE_HEADER], "the header was written over");
+    for shift in 0..children.len() {
+        let of = |index: usize| children[(index + shift) % children.len()];
+        // From the last to the first, so that a spill to the right is not written over.
+        (0..FAN_OUT).rev().for_each(|index| set_child(&mut page, index, of(index)));
+        (0..FAN_OUT).for_each(|index| assert_eq!(child(&page, index), of(index), "child {index}"));
+        assert_eq!(page[..PAGE_HEADER], [0; PAGE_HEADER], "the header was written over");
+    }
+    set_child(&mut page, 5, Child::NEVER);
+    assert_eq!(child(&page, 5), Child::NEVER, "a page left something behind");
+}
+
+/// Protects from a bit of the sum of sectors that is lost between its two parts.
+#[test]
+fn every_bit_of_a_child_is_read_where_it_was_written() {
+    let mut page = vec![0; MAP_PAGE];
+    for (field, max) in CHILD_MAX.into_iter().enumerate() {
+        for bit in (0..64).map(|bit| 1 << bit).filter(|bit| *bit <= max) {
+            let mut fields = CHILD_MIN;
+            fields[field] = bit;
+            let written = page_child(fields);
+            set_child(&mut page, 7, written);
+            assert_eq!(child(&page, 7), written);
+        }
+    }
 }
 
 /// Protects from a number that is silently cut to the width of its field.
 #[test]
 fn values_that_do_not_fit_their_fields_are_never_written() {
-    let too_large = [
-        Child::Page { ptr: page_ptr(PLACE_MAX + 1), changed: Seq(0) },
-        Child::Hole { changed: Seq(SEQ_MAX + 1) },
-        Child::Page {
-            ptr: PagePtr { born: Epoch(EPOCH_MAX + 1), ..page_ptr(PLACE_MAX) },
-            changed: Seq(0),
-        },
-    ];
+    let mut too_large = vec![Child::Hole { changed: Seq(SEQ_MAX + 1) }];
+    for field in 0..CHILD_MAX.len() {
+        for (of, value) in [
+            (CHILD_MIN, CHILD_MAX[field] + 1),
+            (CHILD_MAX, CHILD_MAX[field] + 1),
+            (CHILD_MIN, 1 << 63),
+        ] {
+            let mut fields = of;
+            fields[field] = value;
+            too_large.push(page_child(fields));
+        }
+    }
     for child in too_large {
         let written = std::panic::catch_unwind(|| set_child(&mut [0; MAP_PAGE], 0, child));
         assert!(written.is_err(), "{child:?}");
+    }
+    let Entry::Block(largest) = block(256, Encoding::Raw) else { unreachable!("made as one") };
+    let too_large = [
+        Block { place: Sector(PLACE_MAX + 1), ..largest },
+        Block { sectors: 257, ..largest },
+        Block { born: Birth(BIRTH_MAX + 1), ..largest },
+        Block { changed: Seq(SEQ_MAX + 1), ..largest },
+    ];
+    for block in too_large.map(Entry::Block) {
+        let written = std::panic::catch_unwind(|| set_entry(&mut [0; MAP_PAGE], 0, block));
+        assert!(written.is_err(), "{block:?}");
+    }
+}
+
+/// Protects from a volume whose subtrees hold more than an interior entry can say.
+#[test]
+fn what_the_largest_volume_holds_fits_an_interior_entry() {
+    for block_size in [4096, 128 << 10] {
+        let granules = VOLUME_MAX / block_size;
+        // Below the root's entries; the root itself is in the object page.
+        let below = 1 << (7 * (u32::from(crate::volume::height_for(granules)) - 1));
+        assert!(granules.min(below) <= BLOCKS_MAX);
+        assert!(granules.min(below) * (block_size / 512) <= STORED_MAX);
+    }
+}
+
+/// Protects from a stamp that goes back, or takes away what a subtree holds.
+#[test]
+fn a_stamped_child_is_the_same_child_with_the_higher_stamp() {
+    for child in children() {
+        for stamp in [0, 1, SEQ_MAX] {
+            let stamped = child.stamped(Seq(stamp));
+            assert_eq!(stamped.changed(), child.changed().max(Seq(stamp)));
+            assert_eq!((stamped.ptr(), stamped.held()), (child.ptr(), child.held()));
+        }
     }
 }
 
@@ -132,54 +217,4 @@ fn space_entries_hold_their_largest_values_beside_one_another() {
 fn the_free_sectors_below_an_upper_space_page_fit_an_entry() {
     assert!(SPACE_FAN_OUT as u64 * SPACE_SPAN < 1 << 24);
     assert!(SPACE_SPAN.is_multiple_of(64), "a region is whole words of its bitmap");
-}
-
-fn objects() -> [Durable; 2] {
-    let root = Child::Page { ptr: page_ptr(PLACE_MAX), changed: Seq(SEQ_MAX) };
-    let full = Durable {
-        root,
-        height: 9,
-        position: Position::new(u64::MAX, SEQ_MAX - 1),
-        stored: u64::MAX - 2,
-        deleting: true,
-        credit: u64::MAX - 3,
-        state: vec![0xcc; STATE_MAX],
-        ..Durable::with_header(header(&"n".repeat(NAME_MAX)))
-    };
-    let spec = VolumeSpec {
-        name: "v".into(),
-        size: block::ByteLen(VOLUME_MAX),
-        block_size: BlockSize::new(512).unwrap(),
-        uid: [1; 16],
-    };
-    [full, Durable::born(&spec)]
-}
-
-/// Protects from a longest name and state that do not fit their page together.
-#[test]
-fn an_object_page_is_read_as_it_was_written() {
-    for volume in objects() {
-        let mut page = vec![0; MAP_PAGE];
-        encode_object(&mut page, &volume);
-        assert_eq!(decode_object(&page), Ok(volume));
-        assert_eq!(page[..PAGE_HEADER], [0; PAGE_HEADER], "the header was written over");
-    }
-}
-
-/// Protects from an object of a later version that is taken for a volume of this one.
-#[test]
-fn an_object_page_that_says_what_no_volume_says_is_malformed() {
-    let [full, _] = objects();
-    let mut good = vec![0; MAP_PAGE];
-    encode_object(&mut good, &full);
-    // Kind, height, block size, compression, first byte of the name, length of the state.
-    let state_at = 360 + NAME_MAX;
-    for (at, value) in
-        [(64, 2), (68, 10), (69, 1), (352, 1), (356, 1), (360, 0xff), (state_at + 1, 9)]
-    {
-        let mut page = good.clone();
-        page[at] = value;
-        assert!(decode_object(&page).is_err(), "byte {at} as {value}");
-    }
-    assert!(decode_object(&good[..MAP_PAGE - 1]).is_err());
 }

@@ -1,0 +1,88 @@
+//! What changed: one mechanism for catching up, mirrors, reports and tools.
+//!
+//! Entries carry the seq of their last change, holes too, and interior entries the highest below
+//! them; so only what changed later is looked into. With a base, what both have is left out.
+use std::ops::Range;
+
+use block::Seq;
+
+use crate::format::{Child, Entry, PagePtr};
+use crate::map::walk::{Enter, Guide, Seen, is_block};
+
+/// A run of granules that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangedRun {
+    pub first: u64,
+    pub end: u64,
+    pub is_data: bool,
+    pub changed: Seq,
+}
+
+pub struct Changed {
+    /// `None`: everything that is allocated.
+    pub since: Option<Seq>,
+    pub from: u64,
+    /// Granules of the content; what lies beyond is not there.
+    pub granules: u64,
+    pub runs: Vec<ChangedRun>,
+    pub max: usize,
+}
+
+impl Changed {
+    /// Takes a run. `false`: there is no room for another one.
+    fn add(&mut self, span: &Range<u64>, is_data: bool, changed: Seq) -> bool {
+        let (first, end) = (span.start.max(self.from), span.end.min(self.granules));
+        if first >= end {
+            return true;
+        }
+        let full = self.runs.len() == self.max;
+        match self.runs.last_mut() {
+            Some(last) if last.end == first && last.is_data == is_data => {
+                last.end = end;
+                last.changed = last.changed.max(changed);
+            }
+            _ if full => return false,
+            _ => self.runs.push(ChangedRun { first, end, is_data, changed }),
+        }
+        true
+    }
+
+    fn is_later(&self, changed: Seq) -> bool {
+        self.since.is_none_or(|since| changed > since)
+    }
+}
+
+impl Guide for Changed {
+    fn enter(&mut self, ptr: PagePtr, seen: &Seen<'_, Child>) -> Enter {
+        let same = seen.others.iter().any(|other| other.ptr() == Some(ptr));
+        let inside = seen.span.start < self.granules;
+        if inside && self.is_later(seen.changed) && !same { Enter::Yes } else { Enter::No }
+    }
+
+    fn hole(&mut self, seen: &Seen<'_, Child>) -> bool {
+        // Zeros in both are no difference, whatever happened in between.
+        let zeros = seen.others.iter().any(|other| matches!(other, Child::Hole { .. }));
+        if self.since.is_none() || !self.is_later(seen.changed) || zeros {
+            return true;
+        }
+        self.add(&seen.span, false, seen.changed)
+    }
+
+    fn entry(&mut self, entry: Entry, seen: &Seen<'_, Entry>) -> bool {
+        if !self.is_later(seen.changed) {
+            return true;
+        }
+        let same = |other: &Entry| match &entry {
+            Entry::Block(block) => is_block(other, block),
+            Entry::Hole { .. } => matches!(other, Entry::Hole { .. }),
+        };
+        if seen.others.iter().any(same) {
+            return true;
+        }
+        match entry {
+            Entry::Hole { .. } if self.since.is_none() => true,
+            Entry::Hole { .. } => self.add(&seen.span, false, seen.changed),
+            Entry::Block(_) => self.add(&seen.span, true, seen.changed),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Imports: a hidden volume takes what arrives, step by step and over any number of restarts,
+//! and then becomes the content of the volume that it is for, all or nothing.
+use block::{ByteLen, ByteOffset, Disk, Position, Seq};
+
+use crate::error::OpError;
+use crate::limits::{SEQ_MAX, WRITE_MAX};
+use crate::pool::queue::{Content, Import, Kind};
+use crate::pool::{Pool, Staged, Stamps};
+use crate::units::{SnapshotId, VolumeId};
+use crate::volume::{Staging, Volume};
+
+impl<D: Disk> Pool<D> {
+    /// A volume whose content may change by itself: it is not staging, and no import into it is
+    /// under way.
+    pub(super) fn unstaged(&self, id: VolumeId) -> Result<&Volume, OpError> {
+        let volume = self.live(id)?;
+        match volume.front.staged.is_some() || volume.kept.staging.is_some() {
+            true => Err(OpError::Staging { volume: id }),
+            false => Ok(volume),
+        }
+    }
+
+    pub(super) fn accept_stage(&self, of: VolumeId, base: SnapshotId) -> Result<Kind, OpError> {
+        self.unstaged(of)?;
+        if self.shown(base)?.cut.volume != of {
+            return Err(OpError::ForeignSnapshot { snapshot: base, volume: of });
+        }
+        Ok(Kind::Stage { volume: VolumeId(self.next_object), of, base })
+    }
+
+    pub(super) fn accept_staged(
+        &self,
+        id: VolumeId,
+        changed: Seq,
+        offset: ByteOffset,
+        content: Staged,
+        progress: u64,
+    ) -> Result<Kind, OpError> {
+        if self.live(id)?.kept.staging.is_none() {
+            return Err(OpError::NotStaging { volume: id });
+        }
+        if changed.0 >= SEQ_MAX {
+            let asked = Position { seq: changed, ..Position::default() };
+            return Err(OpError::SeqTooHigh { asked });
+        }
+        let (len, content) = match content {
+            Staged::Bytes(data) => (ByteLen(data.len() as u64), Content::Bytes(data)),
+            Staged::Zeros(len) => (len, Content::Zeros),
+        };
+        if matches!(content, Content::Bytes(_)) && len.0 > WRITE_MAX {
+            return Err(OpError::TooLong { len });
+        }
+        let position = self.live(id)?.front.position;
+        let mut change = self.plan_change(id, position, offset, len, content)?;
+        change.import = Some(Import { changed, progress });
+        Ok(Kind::Change(Box::new(change)))
+    }
+
+    pub(super) fn accept_adopt(
+        &self,
+        id: VolumeId,
+        staging: VolumeId,
+        position: Position,
+        stamps: Stamps,
+    ) -> Result<Kind, OpError> {
+        self.live(id)?;
+        let is_for = self.live(staging)?.kept.staging.map(|staging| staging.of);
+        if is_for != Some(id) {
+            return Err(OpError::NotStaging { volume: staging });
+        }
+        self.check_position(id, position)?;
+        Ok(Kind::Adopt { volume: id, staging, position, renew: stamps == Stamps::Renew })
+    }
+
+    /// Whether a volume still is what a snapshot of it has.
+    pub(super) fn is_at(&self, id: VolumeId, base: SnapshotId) -> bool {
+        let (Some(volume), Some(snapshot)) = (self.volumes.get(&id), self.snapshots.get(&base))
+        else {
+            return false;
+        };
+        let (ours, theirs) = (volume.kept.map.root, snapshot.cut.map.root);
+        volume.kept.parent == Some(base) && ours.ptr() == theirs.ptr()
+    }
+
+    /// Every stamp must be of the volume's own sequence, which is at `position` afterwards. What
+    /// came with higher ones, from another sequence, cannot be told from later changes.
+    pub(super) fn stamps_fit(&self, staging: VolumeId, position: Position) -> Result<(), OpError> {
+        let highest = self.volumes[&staging].kept.map.root.changed();
+        match highest <= position.seq {
+            true => Ok(()),
+            false => Err(OpError::ForeignStamps { highest, at: position }),
+        }
+    }
+
+    /// A hidden volume with the content of another, as its newest snapshot has it. The map is the
+    /// volume's: a rollback may have stamped it since, which the snapshot does not know.
+    pub(super) fn insert_staging(&mut self, id: VolumeId, of: VolumeId, base: SnapshotId) {
+        let volume = self.volumes.get_mut(&of).expect("it was accepted");
+        volume.front.staged = Some(id);
+        let (header, map) = (volume.kept.header.clone(), volume.kept.map);
+        self.insert_clone(id, base, header);
+        let staging = self.volumes.get_mut(&id).expect("inserted above");
+        staging.kept.map = map;
+        staging.kept.staging = Some(Staging { of, progress: 0 });
+    }
+
+    /// The volume takes over the content of its staging volume, which is gone.
+    pub(super) fn adopt(
+        &mut self,
+        id: VolumeId,
+        staging: VolumeId,
+        position: Position,
+        renew: bool,
+    ) {
+        let kept = &self.volumes[&staging].kept;
+        let (map, parent) = (kept.map, kept.parent);
+        self.jump(id, map, parent, renew.then_some(position));
+        let volume = self.volumes.get_mut(&id).expect("it was accepted");
+        volume.front.staged = None;
+        // Nothing of the map is left to be dropped with it.
+        let gone = self.volumes.get_mut(&staging).expect("looked at above");
+        gone.kept.map = crate::volume::MapRoot::EMPTY;
+        gone.kept.staging = None;
+        gone.kept.header.name.clear();
+        self.mark_deleting(staging, false);
+    }
+}
