@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod crash_disk;
+pub mod fixture;
 mod rng;
 pub mod workload;
 

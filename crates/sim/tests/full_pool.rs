@@ -3,7 +3,7 @@ mod rot;
 
 use block::{ByteLen, ByteOffset, Data, Position, SectorSize};
 use engine::check::{Depth, check};
-use engine::{Op, OpError, Pool, Reply, VolumeId, Zeroing};
+use engine::{Op, OpError, Pool, Reply, SnapshotsOfDeleted, VolumeId, Zeroing};
 use rot::{create, fresh};
 use sim::CrashDisk;
 
@@ -72,6 +72,12 @@ fn rounds(sector: SectorSize, block_size: u64, write: u64) {
     let keep = create(&mut pool, "kept", 1 << 20, 4096);
     let mut kept = Writer { volume: keep, size: 1 << 20, seq: 0 };
     kept.discard(&mut pool, 0, 1 << 20);
+    // Numbers are not given twice: with 128 of them the directory becomes a level higher.
+    for _ in 0..128 {
+        let volume = create(&mut pool, "counting", 1 << 20, 4096);
+        let snapshots = SnapshotsOfDeleted::Refuse;
+        pool.run(Op::Delete { volume, snapshots }).expect("an empty volume can be deleted");
+    }
     let mut figures = None;
     for round in 0..ROUNDS {
         let volume = create(&mut pool, "filling", 1 << 30, block_size);
@@ -90,7 +96,8 @@ fn rounds(sector: SectorSize, block_size: u64, write: u64) {
         let again = Op::Write { volume, position, offset: ByteOffset(1 << 20), data };
         pool.run(again).expect("there is space again");
         writer.fill(&mut pool, write);
-        pool.run(Op::Delete { volume: writer.volume }).expect("a full pool can delete");
+        pool.run(Op::Delete { volume: writer.volume, snapshots: SnapshotsOfDeleted::Refuse })
+            .expect("a full pool can delete");
         let now = settle(&mut pool);
         let first = *figures.get_or_insert(now);
         assert_eq!(now, first, "round {round}: free space and reserve are what they were");

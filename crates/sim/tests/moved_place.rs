@@ -49,7 +49,8 @@ fn a_read_of_a_place_that_was_given_away_begins_anew() {
     let slow = SlowReads { disk, holding: false, held: Vec::new() };
     let mut pool = Pool::open(slow, open_options()).expect("a fresh pool");
     let block_size = BlockSize::DEFAULT;
-    let spec = VolumeSpec { name: "v".into(), size: ByteLen(4 << 20), block_size, uid: [1; 16] };
+    let (name, size) = ("v".into(), ByteLen(4 << 20));
+    let spec = VolumeSpec { name, size, block_size, uid: [1; 16], ..VolumeSpec::default() };
     let Ok(Reply::Created(volume)) = pool.run(Op::Create { spec }) else { panic!("no volume") };
     let mut seq = 0;
     let mut write = |pool: &mut Pool<SlowReads>, granule: u64, content: u64| {

@@ -2,7 +2,9 @@
 mod rot;
 
 use block::{ByteLen, ByteOffset, Data, Position, SectorSize};
-use engine::{Op, OpError, OpenOptions, Pool, RequestId, VOLUME_MAX, VolumeId, Zeroing};
+use engine::{
+    Op, OpError, OpenOptions, Pool, RequestId, SnapshotsOfDeleted, VOLUME_MAX, VolumeId, Zeroing,
+};
 use rot::{create, fresh, write};
 use sim::CrashDisk;
 
@@ -57,7 +59,8 @@ fn volumes_that_grow_on_a_full_pool_leave_room_for_the_checkpoint() {
     let disk = pool.abandon().after_kill(1);
     let mut pool = Pool::open(disk, OpenOptions::default()).expect("the pool opens again");
     for volume in small {
-        pool.run(Op::Delete { volume }).expect("a full pool can delete");
+        pool.run(Op::Delete { volume, snapshots: SnapshotsOfDeleted::Refuse })
+            .expect("a full pool can delete");
     }
 }
 
@@ -72,7 +75,7 @@ fn growing_again_and_again_does_not_use_up_the_reserve() {
         pool.checkpoint().expect("a healthy disk");
     }
     for (at, volume) in small.into_iter().enumerate() {
-        pool.run(Op::Delete { volume })
+        pool.run(Op::Delete { volume, snapshots: SnapshotsOfDeleted::Refuse })
             .unwrap_or_else(|error| panic!("delete {at} on a full pool: {error}"));
     }
 }
@@ -107,9 +110,9 @@ fn an_operation_that_relied_on_a_refused_one_is_refused_too() {
     Pool::open(disk, OpenOptions::default()).map(|_| ()).expect("the pool opens again");
 }
 
-/// Protects from writes of zeros that are carried over without being counted.
+/// Protects from writes of zeros that leave something to be dropped without being counted.
 #[test]
-fn zeros_that_are_written_need_no_space_and_are_never_carried() {
+fn zeros_that_are_written_need_no_space_and_are_never_cut_off() {
     let (mut pool, _) = full(1);
     let volume = pool.volume_named("big").expect("it fills the pool");
     let before = pool.counters();
@@ -122,5 +125,5 @@ fn zeros_that_are_written_need_no_space_and_are_never_carried() {
             .unwrap_or_else(|error| panic!("zeros on a full pool: {error}"));
     }
     pool.checkpoint().expect("a healthy disk");
-    assert_eq!(pool.counters().carried_holes, before.carried_holes, "none is large");
+    assert_eq!(pool.counters().cut_off, before.cut_off, "none is large");
 }

@@ -59,7 +59,7 @@ impl Image {
         self.physical_sector
     }
 
-    pub(super) fn set_physical_sector(&mut self, physical: SectorSize) {
+    pub fn set_physical_sector(&mut self, physical: SectorSize) {
         self.physical_sector = physical;
     }
 

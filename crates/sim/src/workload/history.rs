@@ -1,67 +1,16 @@
-//! The model: a list of what was asked, in order, and what a volume is after a part of it.
+//! The model: a list of what was asked, in order, and what a pool is after a part of it.
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use block::Position;
-use engine::VolumeId;
+use engine::{SnapshotId, SnapshotsOfDeleted, VolumeId};
+
+use super::change::{Change, Entry, Status};
+use super::content::Content;
+use super::state::{State, UNANSWERED};
 
 /// The model thinks in the finest address that there is.
 pub const SECTOR: u64 = 512;
-
-/// What one operation does. Ranges are in sectors of 512 bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    Create { volume: VolumeId, name: String, size: u64 },
-    Delete { volume: VolumeId },
-    Write { volume: VolumeId, first: u64, count: u64 },
-    Zero { volume: VolumeId, first: u64, count: u64 },
-    Grow { volume: VolumeId, size: u64 },
-    SetState { volume: VolumeId, state: Vec<u8> },
-    Mark { volume: VolumeId },
-}
-
-impl Change {
-    pub fn volume(&self) -> VolumeId {
-        match self {
-            Change::Create { volume, .. }
-            | Change::Delete { volume }
-            | Change::Write { volume, .. }
-            | Change::Zero { volume, .. }
-            | Change::Grow { volume, .. }
-            | Change::SetState { volume, .. }
-            | Change::Mark { volume } => *volume,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    Pending,
-    Acked,
-    /// Refused: it must have changed nothing.
-    Refused,
-}
-
-#[derive(Clone, Debug)]
-pub struct Entry {
-    pub change: Change,
-    pub position: Option<Position>,
-    pub status: Status,
-}
-
-/// A volume as the model has it. A sector holds the number of the operation that wrote it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VolumeState {
-    pub name: String,
-    pub size: u64,
-    pub position: Position,
-    pub state: Vec<u8>,
-    pub sectors: BTreeMap<u64, u64>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
-    pub volumes: BTreeMap<VolumeId, VolumeState>,
-}
 
 /// What a read must see at the least, as of its submission.
 #[derive(Clone, Debug)]
@@ -86,30 +35,51 @@ pub struct History {
     pub entries: Vec<Entry>,
     /// Operations before this one are covered by an acknowledged flush.
     pub flushed: usize,
-    /// Sectors that any operation ever touched, per volume.
-    pub touched: BTreeMap<VolumeId, BTreeSet<u64>>,
     /// The state after the first `settled_count` operations, none of which is pending.
     settled: State,
     settled_count: usize,
     newest: BTreeMap<VolumeId, Position>,
+    unanswered: u64,
 }
 
 impl History {
     pub fn push(&mut self, change: Change, position: Option<Position>) -> usize {
-        if let Change::Write { volume, first, count } | Change::Zero { volume, first, count } =
-            &change
-        {
-            let touched = self.touched.entry(*volume).or_default();
-            // Of a huge range the ends and some inside stand for all of it.
-            let step = if *count > 4096 { count / 16 } else { 1 };
-            touched.extend((*first..first + count).step_by(usize::try_from(step).unwrap_or(1)));
-            touched.insert(first + count - 1);
-        }
         if let Some(position) = position {
             self.newest.insert(change.volume(), position);
         }
+        if let Change::Clone { volume, snapshot, .. } = &change {
+            // Its sequence goes on from the snapshot's.
+            let from = self.settled.snapshots.get(snapshot).map(|from| from.position());
+            self.newest.insert(*volume, from.unwrap_or_default());
+        }
         self.entries.push(Entry { change, position, status: Status::Pending });
         self.entries.len() - 1
+    }
+
+    /// A number for something that the pool has not named yet.
+    pub fn unanswered(&mut self) -> u64 {
+        self.unanswered += 1;
+        UNANSWERED + self.unanswered
+    }
+
+    /// The pool named the volume that an operation made.
+    pub fn volume_given(&mut self, index: usize, id: VolumeId) {
+        let ours = match &mut self.entries[index].change {
+            Change::Create { volume, .. } | Change::Clone { volume, .. } => volume,
+            Change::Stage { staging, .. } => staging,
+            other => panic!("{other:?} makes no volume"),
+        };
+        let ours = std::mem::replace(ours, id);
+        if let Some(position) = self.newest.remove(&ours) {
+            self.newest.insert(id, position);
+        }
+    }
+
+    pub fn snapshot_given(&mut self, index: usize, id: SnapshotId) {
+        match &mut self.entries[index].change {
+            Change::Snapshot { snapshot, .. } => *snapshot = id,
+            other => panic!("{other:?} makes no snapshot"),
+        }
     }
 
     /// The number that sectors of an entry's write hold.
@@ -128,44 +98,9 @@ impl History {
 
     pub fn apply(&self, state: &mut State, index: usize) {
         let entry = &self.entries[index];
-        if entry.status == Status::Refused {
-            return;
-        }
-        let id = entry.change.volume();
-        match &entry.change {
-            Change::Create { name, size, .. } => {
-                let (name, size) = (name.clone(), *size);
-                state.volumes.insert(id, VolumeState { name, size, ..VolumeState::default() });
-                return;
-            }
-            Change::Delete { .. } => {
-                state.volumes.remove(&id);
-                return;
-            }
-            _ => {}
-        }
-        let number = self.number(index);
-        let Some(volume) = state.volumes.get_mut(&id) else {
-            return;
-        };
-        volume.position = entry.position.expect("a change of a volume has a position");
-        match &entry.change {
-            Change::Write { first, count, .. } => {
-                volume.sectors.extend((*first..first + count).map(|sector| (sector, number)));
-            }
-            Change::Zero { first, count, .. } => {
-                let gone: Vec<u64> = volume
-                    .sectors
-                    .range(*first..first + count)
-                    .map(|(sector, _)| *sector)
-                    .collect();
-                for sector in gone {
-                    volume.sectors.remove(&sector);
-                }
-            }
-            Change::Grow { size, .. } => volume.size = *size,
-            Change::SetState { state, .. } => volume.state = state.clone(),
-            Change::Mark { .. } | Change::Create { .. } | Change::Delete { .. } => {}
+        match entry.status {
+            Status::Refused => state.note_refused(&entry.change),
+            _ => state.apply(&entry.change, entry.position, self.number(index)),
         }
     }
 
@@ -174,23 +109,23 @@ impl History {
         self.entries.iter().rposition(|e| e.status == Status::Acked).map_or(0, |at| at + 1)
     }
 
-    /// Takes operations whose answer is known into the settled state.
-    fn settle(&mut self) {
+    /// The state as far as all answers are known; all of it when nothing is under way.
+    pub fn settled(&mut self) -> &State {
         let mut settled = std::mem::take(&mut self.settled);
         while self.entries.get(self.settled_count).is_some_and(|e| e.status != Status::Pending) {
             self.apply(&mut settled, self.settled_count);
             self.settled_count += 1;
         }
         self.settled = settled;
+        &self.settled
     }
 
     /// What a read that is submitted now must see at the least.
     pub fn view(&mut self, volume: VolumeId, first: u64, count: u64) -> View {
-        self.settle();
-        let sectors = self.settled.volumes.get(&volume).map(|volume| &volume.sectors);
-        let value = |sector| sectors.and_then(|sectors| sectors.get(&sector).copied());
+        let content = self.settled().volumes.get(&volume).map(|volume| volume.content.clone());
+        let content = content.unwrap_or_default();
         let mut values: Vec<u64> =
-            (first..first + count).map(|sector| value(sector).unwrap_or(0)).collect();
+            (first..first + count).map(|sector| content.value(sector)).collect();
         let mut open = Vec::new();
         for index in self.settled_count..self.entries.len() {
             match self.entries[index].status {
@@ -206,14 +141,25 @@ impl History {
         View { volume, first, values, open, next: self.entries.len() }
     }
 
-    /// What an operation leaves in a sector, if it touches it.
+    /// What an operation leaves in a sector, if it touches it. Adoptions are not looked at:
+    /// nothing else is under way beside them.
     fn written(&self, index: usize, id: VolumeId, sector: u64) -> Option<u64> {
-        match self.entries[index].change {
-            Change::Write { volume, first, count } => (volume == id
-                && (first..first + count).contains(&sector))
-            .then(|| self.number(index)),
-            Change::Zero { volume, first, count } => {
-                (volume == id && (first..first + count).contains(&sector)).then_some(0)
+        let change = &self.entries[index].change;
+        if change.volume() != id {
+            return None;
+        }
+        let within = |first: u64, count: u64| (first..first + count).contains(&sector);
+        match change {
+            Change::Write { first, count, .. } => {
+                within(*first, *count).then(|| self.number(index))
+            }
+            Change::Zero { first, count, .. } => within(*first, *count).then_some(0),
+            Change::StageData { first, count, values, .. } => within(*first, *count).then(|| {
+                let at = usize::try_from(sector - first).expect("within the part");
+                values.as_ref().map_or(0, |values| values[at])
+            }),
+            Change::Rollback { to, .. } => {
+                self.settled.snapshots.get(to).map(|to| to.content().value(sector))
             }
             _ => None,
         }
@@ -230,10 +176,10 @@ impl History {
     }
 
     /// Which operation's bytes these are, if any: what a failure has to say.
-    pub fn recognise(&self, volume: VolumeId, sector: u64, bytes: &[u8]) -> Option<u64> {
+    pub fn recognise(&self, sector: u64, bytes: &[u8]) -> Option<u64> {
         let mut expected = vec![0; bytes.len()];
         (0..=self.entries.len() as u64).find(|number| {
-            content(volume, sector, *number, &mut expected);
+            content(sector, *number, &mut expected);
             expected == bytes
         })
     }
@@ -246,50 +192,108 @@ impl History {
             .collect()
     }
 
-    /// Ranges of a volume that cover everything that was ever touched, for reading it back.
-    pub fn touched_ranges(&self, volume: VolumeId, size: u64) -> Vec<(u64, u64)> {
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for &sector in self.touched.get(&volume).into_iter().flatten().filter(|s| **s < size) {
-            match ranges.last_mut() {
-                Some((first, count)) if sector < *first + *count + 16 && *count < 512 => {
-                    *count = (sector - *first + 8).max(*count).min(size - *first);
-                }
-                _ => ranges.push((sector, 8.min(size - sector))),
-            }
-        }
-        ranges
-    }
-
-    /// The size that a volume has, or will have when what is pending is done.
-    pub fn size_of(&self, id: VolumeId) -> u64 {
-        let counting = self.entries.iter().rev().filter(|e| e.status != Status::Refused);
-        let size = |entry: &Entry| match entry.change {
-            Change::Create { volume, size, .. } | Change::Grow { volume, size } => {
-                (volume == id).then_some(size)
-            }
-            _ => None,
-        };
-        counting.into_iter().find_map(size).expect("a volume that was created")
-    }
-
     /// The newest position that was given to a volume.
     pub fn newest(&self, volume: VolumeId) -> Position {
         self.newest.get(&volume).copied().unwrap_or_default()
     }
 }
 
-/// The bytes of a sector that an operation wrote. Number 0 stands for zeros.
-pub fn content(volume: VolumeId, sector: u64, number: u64, bytes: &mut [u8]) {
+/// What later operations are judged by: everything that was submitted, answered or not.
+impl History {
+    fn counting(&self) -> impl Iterator<Item = &Change> {
+        let counting = self.entries.iter().rev().filter(|e| e.status != Status::Refused);
+        counting.map(|entry| &entry.change)
+    }
+
+    /// The size that a volume has, or will have when what is pending is done.
+    pub fn size_of(&self, id: VolumeId) -> u64 {
+        let size = self.counting().find_map(|change| match change {
+            Change::Create { volume, size, .. }
+            | Change::Clone { volume, size, .. }
+            | Change::Grow { volume, size } => (*volume == id).then_some(*size),
+            _ => None,
+        });
+        size.expect("a volume that was created")
+    }
+
+    pub fn is_attached(&self, id: VolumeId) -> bool {
+        let attached = self.counting().find_map(|change| match change {
+            Change::Attach { volume, attached } => (*volume == id).then_some(*attached),
+            _ => None,
+        });
+        attached.unwrap_or(false)
+    }
+
+    fn pending(&self) -> impl Iterator<Item = &Change> {
+        let unsettled = self.entries[self.settled_count..].iter();
+        unsettled.filter(|entry| entry.status == Status::Pending).map(|entry| &entry.change)
+    }
+
+    /// Snapshots that are there for sure, and that nobody has asked to delete.
+    pub fn live_snapshots(&mut self) -> Vec<SnapshotId> {
+        self.settled();
+        let going = |id: SnapshotId, of: VolumeId| {
+            self.pending().any(|change| match change {
+                Change::DeleteSnapshot { snapshot, .. } => *snapshot == id,
+                Change::Delete { volume, snapshots } => {
+                    *volume == of && *snapshots == SnapshotsOfDeleted::Delete
+                }
+                _ => false,
+            })
+        };
+        let visible = self.settled.visible();
+        visible.filter(|(id, found)| !going(*id, found.volume)).map(|(id, _)| id).collect()
+    }
+
+    /// Names that a new snapshot of a volume cannot have.
+    pub fn names_taken(&mut self, of: VolumeId) -> BTreeSet<String> {
+        let live = self.live_snapshots();
+        let live = live.iter().map(|id| &self.settled.snapshots[id]);
+        let live = live.filter(|found| found.volume == of).map(|found| found.name.clone());
+        let coming = self.pending().filter_map(|change| match change {
+            Change::Snapshot { volume, name, .. } => (*volume == of).then(|| name.clone()),
+            _ => None,
+        });
+        live.chain(coming).collect()
+    }
+
+    /// What a volume held when it was at `seq`; `None` where that was before it was there. All
+    /// answers up to there must be known.
+    pub fn content_at(&self, id: VolumeId, seq: u64) -> Option<Arc<Content>> {
+        let mut last = None;
+        for (index, entry) in self.entries.iter().enumerate() {
+            let born = match &entry.change {
+                _ if entry.status != Status::Acked || entry.change.volume() != id => continue,
+                Change::Create { .. } => Some(0),
+                Change::Clone { snapshot, .. } => Some(self.settled.snapshots[snapshot].seq()),
+                _ => entry.position.map(|position| position.seq.0),
+            };
+            if born.is_some_and(|born| born <= seq) {
+                last = Some(index);
+            }
+        }
+        let mut state = self.state_after(last? + 1);
+        state.volumes.remove(&id).map(|volume| volume.content)
+    }
+}
+
+/// The bytes of a sector that an operation wrote. Number 0 stands for zeros. Every third one can
+/// be compressed: one word over and over, or one word and zeros. The volume is not in them: clones
+/// and imports carry them to others.
+pub fn content(sector: u64, number: u64, bytes: &mut [u8]) {
     if number == 0 {
         return bytes.fill(0);
     }
     let mut word = number
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .wrapping_add(sector.wrapping_mul(0xbf58_476d_1ce4_e5b9))
-        .wrapping_add(volume.0 << 7)
         | 1;
     for part in bytes.chunks_exact_mut(8) {
         part.copy_from_slice(&word.to_le_bytes());
+        if number.is_multiple_of(3) {
+            word *= number % 2;
+            continue;
+        }
         word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(number | 1);
     }
 }

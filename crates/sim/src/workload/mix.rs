@@ -18,6 +18,8 @@ pub struct Mix {
     pub reopen: bool,
     /// Volumes that are much larger than the pool.
     pub huge: bool,
+    /// Snapshots, clones, rollbacks and imports: about a quarter of the operations.
+    pub snapshots: bool,
 }
 
 impl Mix {
@@ -35,6 +37,7 @@ impl Mix {
             fill,
             reopen: true,
             huge: rng.chance(1, 3),
+            snapshots: rng.chance(5, 6),
         }
     }
 

@@ -18,7 +18,8 @@ pub fn fresh(size: u64, sector: SectorSize) -> Pool<CrashDisk> {
 
 pub fn create(pool: &mut Pool<CrashDisk>, name: &str, size: u64, block_size: u64) -> VolumeId {
     let block_size = BlockSize::new(block_size).expect("a legal block size");
-    let spec = VolumeSpec { name: name.into(), size: ByteLen(size), block_size, uid: [1; 16] };
+    let (name, size) = (name.into(), ByteLen(size));
+    let spec = VolumeSpec { name, size, block_size, uid: [1; 16], ..VolumeSpec::default() };
     match pool.run(Op::Create { spec }) {
         Ok(Reply::Created(id)) => id,
         other => panic!("create ended as {other:?}"),

@@ -1,4 +1,6 @@
 //! Running many seeds on all cores, with the failing seed in the message.
+#![allow(dead_code, reason = "each test that includes this uses a part of it")]
+
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
