@@ -2,9 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod clock;
 mod commands;
+mod offline;
 mod render;
 mod size;
+mod transfer;
+mod uid;
 
 use std::process::ExitCode;
 

@@ -28,7 +28,8 @@ pub fn format<D: Wait>(
     for (name, block_size) in VOLUMES {
         let block_size =
             BlockSize::new(block_size).context("a block size of the proof is wrong")?;
-        let spec = VolumeSpec { name: name.into(), size: volume_size, block_size, uid: uuid };
+        let (name, size) = (name.into(), volume_size);
+        let spec = VolumeSpec { name, size, block_size, uid: uuid, ..VolumeSpec::default() };
         match pool.run(Op::Create { spec })? {
             Reply::Created(_) => {}
             other => bail!("creating a volume was answered by {other:?}"),

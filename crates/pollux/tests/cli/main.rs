@@ -1,9 +1,16 @@
 //! Protects from a command line that fails without a word, with the wrong one, or too late: after
 //! it has changed something.
+mod bytes;
+mod interrupted;
 #[path = "../loop_device/mod.rs"]
 mod loop_device;
+mod readme;
 mod refused;
+mod scrub;
 mod shell;
+mod snapshots;
+mod streams;
+mod transfer;
 
 use std::fs;
 
@@ -18,7 +25,9 @@ fn a_pool_is_made_shown_and_checked() {
     assert_eq!(made["size"], 16 << 20);
     assert_eq!(made["clean"], true);
     let volume = ["disk", "volume", "create", "pool.img", "logs", "--size", "1GiB"];
-    let volume = shell.json(&[&volume[..], &["--block-size", "8KiB"]].concat());
+    let options = ["--block-size", "8KiB", "--compression", "gzip"];
+    let volume = shell.json(&[&volume[..], &options].concat());
+    assert_eq!(volume[0]["compression"], "gzip-6");
     assert_eq!(volume[0]["size"], 1 << 30);
     assert_eq!(volume[0]["block_size"], 8192);
     shell.changes_nothing(|| {

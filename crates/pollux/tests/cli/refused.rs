@@ -11,7 +11,7 @@ fn volume<'a>(verb: &'a str, name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Every command that reads or writes a pool.
-const ON_A_POOL: [&[&str]; 7] = [
+const ON_A_POOL: [&[&str]; 17] = [
     &["disk", "info", "pool.img"],
     &["disk", "volumes", "pool.img"],
     &["disk", "check", "pool.img"],
@@ -19,6 +19,16 @@ const ON_A_POOL: [&[&str]; 7] = [
     &["disk", "volume", "create", "pool.img", "more", "--size", "1MiB"],
     &["disk", "volume", "delete", "pool.img", "data"],
     &["disk", "volume", "grow", "pool.img", "data", "--size", "2MiB"],
+    &["disk", "volume", "usage", "pool.img"],
+    &["disk", "snapshot", "list", "pool.img"],
+    &["disk", "snapshot", "create", "pool.img", "data", "monday"],
+    &["disk", "snapshot", "delete", "pool.img", "data@monday"],
+    &["disk", "snapshot", "clone", "pool.img", "data@monday", "more"],
+    &["disk", "snapshot", "rollback", "pool.img", "data@monday"],
+    &["disk", "snapshot", "usage", "pool.img"],
+    &["disk", "export", "pool.img", "--from", "empty", "--to", "data@monday", "--file", "new"],
+    &["disk", "import", "pool.img", "data", "--abandon"],
+    &["disk", "scrub", "pool.img"],
 ];
 
 #[test]
@@ -31,6 +41,10 @@ fn volumes_of_an_impossible_size_or_name() {
     shell.refuses(&volume("create", "new", &["--size", "1000"]), &["1000 B", "4096 bytes"]);
     let fine = ["--size", "1000", "--block-size", "512"];
     shell.refuses(&volume("create", "new", &fine), &["a multiple of 512 bytes"]);
+    for compression in ["gzip-0", "gzip-10", "zip", ""] {
+        let bad = ["--size", "1MiB", "--compression", compression];
+        shell.misunderstands(&volume("create", "new", &bad), "--compression");
+    }
     for block_size in ["0", "256", "1000", "256KiB"] {
         let bad = ["--size", "1MiB", "--block-size", block_size];
         shell.refuses(&volume("create", "new", &bad), &["block size", "a power of two"]);

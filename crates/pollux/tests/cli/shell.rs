@@ -36,6 +36,26 @@ impl Shell {
             .expect("the program starts")
     }
 
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).expect("the file is there")
+    }
+
+    pub fn put(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.path(name), bytes).expect("the file can be written");
+    }
+
+    /// What a command says that fails, and may have changed something.
+    #[track_caller]
+    pub fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let error = String::from_utf8(output.stderr).expect("errors are text");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        assert!(error.starts_with("error: "), "{arguments:?}: {error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty(), "{arguments:?}: there is no answer");
+        error
+    }
+
     #[track_caller]
     pub fn succeeds(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -55,12 +75,7 @@ impl Shell {
     /// answer, and every file as it was.
     #[track_caller]
     pub fn refuses(&self, arguments: &[&str], words: &[&str]) {
-        let output = self.changes_nothing(|| self.run(arguments));
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
-        assert!(error.starts_with("error: "), "{arguments:?}: {error}");
-        assert_eq!(error.trim_end().lines().count(), 1, "{arguments:?}: {error}");
-        assert!(output.stdout.is_empty(), "{arguments:?}: there is no answer");
+        let error = self.changes_nothing(|| self.fails(arguments));
         for word in words {
             assert!(error.contains(word), "{arguments:?}: {word:?} is not in {error}");
         }

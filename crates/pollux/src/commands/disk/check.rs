@@ -7,7 +7,7 @@ use comfy_table::Table;
 use engine::check::{Depth, Report, check};
 use serde::Serialize;
 
-use super::{about, open_to_read};
+use crate::offline::{about, open_to_read};
 use crate::render::{self, Answer, Output};
 
 #[derive(Debug, Serialize)]
@@ -15,6 +15,8 @@ struct CheckAnswer {
     path: String,
     data_read: bool,
     volumes: u64,
+    /// Also those that are deleted and not dropped yet.
+    snapshots: u64,
     map_pages: u64,
     blocks: u64,
     used_sectors: u64,
@@ -31,6 +33,7 @@ impl CheckAnswer {
             path: path.display().to_string(),
             data_read: data,
             volumes: report.volumes,
+            snapshots: report.snapshots,
             map_pages: report.map_pages,
             blocks: report.blocks,
             used_sectors: report.used_sectors,
@@ -56,6 +59,7 @@ impl Answer for CheckAnswer {
         let mut table = render::facts([
             ("pool", self.path.clone()),
             ("volumes", self.volumes.to_string()),
+            ("snapshots", self.snapshots.to_string()),
             ("map pages", self.map_pages.to_string()),
             ("blocks", format!("{}, {read}", self.blocks)),
             ("sectors used", self.used_sectors.to_string()),

@@ -8,12 +8,13 @@ use anyhow::{Context, Result, bail, ensure};
 use block::ByteLen;
 use disk::{FileDisk, OpenOptions};
 use engine::CreateOptions;
-use pollux::{patience, proof};
+use pollux::patience;
 
 use super::info::PoolAnswer;
-use super::{PATIENCE, about, inspect};
 use crate::cli::Create;
+use crate::offline::{Contents, PATIENCE, about};
 use crate::render::{self, Output};
+use crate::uid;
 
 /// Head and tail of a device that must be blank: no file system, partition table or raid hides
 /// its signature from both.
@@ -28,7 +29,7 @@ pub fn run(create: &Create, output: Output) -> Result<()> {
         Ok(_) => drop(open(path)?),
         Err(_) => on_new_file(create)?,
     }
-    render::show(&PoolAnswer::new(path, &inspect(path)?), output)
+    render::show(&PoolAnswer::new(path, &Contents::of(path)?.found), output)
 }
 
 fn open(path: &Path) -> Result<FileDisk> {
@@ -120,18 +121,10 @@ fn is_blank(path: &Path) -> Result<bool> {
 
 fn format(create: &Create, disk: &mut FileDisk) -> Result<()> {
     let options = CreateOptions {
-        uuid: fresh_uuid()?,
+        uuid: uid::fresh()?,
         sector: create.sector.map(Into::into),
         journal: create.journal,
         overwrite: create.force,
     };
     engine::create(disk, &options).map_err(|error| about(&create.path, error))
-}
-
-/// A random uuid, marked as such (version 4).
-pub fn fresh_uuid() -> Result<[u8; 16]> {
-    let mut uuid: [u8; 16] = proof::entropy()?;
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    Ok(uuid)
 }

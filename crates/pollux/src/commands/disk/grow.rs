@@ -7,7 +7,7 @@ use block::{ByteLen, Disk};
 use comfy_table::Table;
 use serde::Serialize;
 
-use super::{about, inspect, open_pool};
+use crate::offline::{Contents, about, open_pool};
 use crate::render::{self, Answer, Output};
 
 #[derive(Debug, Serialize)]
@@ -28,7 +28,7 @@ impl Answer for Grown {
 }
 
 pub fn run(path: &Path, size: Option<ByteLen>, output: Output) -> Result<()> {
-    let size_before = inspect(path)?.info.size.0;
+    let size_before = Contents::of(path)?.found.info.size.0;
     if let Some(size) = size {
         check_size(path, size)?;
     }

@@ -7,7 +7,7 @@ use comfy_table::Table;
 use engine::Inspection;
 use serde::Serialize;
 
-use super::inspect;
+use crate::offline::Contents;
 use crate::render::{self, Answer, Output};
 
 #[derive(Debug, Serialize)]
@@ -24,7 +24,10 @@ pub struct PoolAnswer {
     free: u64,
     reserve: u64,
     pending: u64,
+    /// Deleted and discarded; comes back by itself.
+    reclaimable: u64,
     volumes: usize,
+    snapshots: usize,
     clean: bool,
     journal_slots: u64,
 }
@@ -45,7 +48,9 @@ impl PoolAnswer {
             free: info.free.0,
             reserve: info.reserve.0,
             pending: info.pending.0,
+            reclaimable: info.reclaimable.0,
             volumes: info.volumes,
+            snapshots: found.snapshots.iter().filter(|s| !s.hidden && !s.internal).count(),
             clean: found.clean,
             journal_slots: found.journal_slots,
         }
@@ -71,11 +76,13 @@ impl Answer for PoolAnswer {
             ("pending", len(self.pending)),
             ("sector", len(self.sector)),
             ("journal", len(self.journal)),
+            ("reclaimable", len(self.reclaimable)),
             ("volumes", self.volumes.to_string()),
+            ("snapshots", self.snapshots.to_string()),
         ])
     }
 }
 
 pub fn run(path: &Path, output: Output) -> Result<()> {
-    render::show(&PoolAnswer::new(path, &inspect(path)?), output)
+    render::show(&PoolAnswer::new(path, &Contents::of(path)?.found), output)
 }

@@ -1,58 +1,47 @@
 //! `pollux disk`: a pool that nobody has open.
-//!
-//! What can be refused is refused before the pool is opened for writing, since opening alone
-//! already changes it: a command that fails leaves every byte as it was.
 mod check;
 mod create;
+mod export;
 mod grow;
+mod import;
 mod info;
+mod scrub;
+mod snapshot;
+mod snapshots;
+mod usage;
 mod volume;
 mod volumes;
 
-use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-use disk::{FileDisk, OpenOptions};
-use engine::{Inspection, Pool};
-use pollux::patience;
+use anyhow::{Result, bail};
+use block::Wait;
+use engine::{Op, Pool, Reply};
 
 use crate::cli::Disk;
+use crate::offline::Contents;
 use crate::render::Output;
-
-/// A killed owner's lock lingers for some tens of milliseconds; a living one's stays.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn run(command: Disk, output: Output) -> Result<ExitCode> {
     match command {
         Disk::Create(create) => create::run(&create, output)?,
         Disk::Info { path } => info::run(&path, output)?,
-        Disk::Volumes { path } => volumes::run(&path, output)?,
+        Disk::Volumes { path } => volumes::run(&path, false, output)?,
         Disk::Check { path, data } => return check::run(&path, data, output),
         Disk::Grow { path, size } => grow::run(&path, size, output)?,
         Disk::Volume(command) => volume::run(&command, output)?,
+        Disk::Snapshot(command) => snapshot::run(&command, output)?,
+        Disk::Export(export) => export::run(&export, output)?,
+        Disk::Import(import) => import::run(&import, output)?,
+        Disk::Scrub(scrub) => return scrub::run(&scrub, output),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens the disk so that nothing can be written to it.
-fn open_to_read(path: &Path) -> Result<FileDisk> {
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    Ok(patience::open(path, &options, PATIENCE)?)
-}
-
-fn inspect(path: &Path) -> Result<Inspection> {
-    engine::inspect(open_to_read(path)?).map_err(|error| about(path, error))
-}
-
-/// Opens the pool for service: from here on it is changed.
-fn open_pool(path: &Path) -> Result<Pool<FileDisk>> {
-    let disk = patience::open(path, &OpenOptions::default(), PATIENCE)?;
-    Pool::open(disk, engine::OpenOptions::default()).map_err(|error| about(path, error))
-}
-
-/// The engine knows no paths, and an error without one helps nobody.
-fn about(path: &Path, error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("{}: {error}", path.display())
+/// One operation that changes a pool and has no answer but that it is done.
+fn done<D: Wait>(pool: &mut Pool<D>, contents: &Contents, op: Op) -> Result<()> {
+    match pool.run(op).map_err(|error| contents.explain(error))? {
+        Reply::Done | Reply::Created(_) | Reply::Snapshotted(_) => Ok(()),
+        other => bail!("the pool gave the wrong answer: {other:?}"),
+    }
 }
