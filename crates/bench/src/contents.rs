@@ -6,8 +6,26 @@ use block::{Buf, ByteLen, Data, Disk};
 use disk::FileDisk;
 use sim::Rng;
 
+/// Every so many bytes of a stretch begin with [`MARK`], so that a disk can tell what was written
+/// by the load from what the engine writes for itself.
+const MARK_EVERY: usize = 4096;
+const MARK: [u8; 8] = *b"measured";
+
+/// Whether a write to the device begins with a block of the load.
+pub fn is_marked(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MARK)
+}
+
 /// More than a processor's second cache, so that checksums are not computed from it alone.
 const STRETCH: usize = 8 << 20;
+
+/// Words that the text of a stretch is made of.
+const WORDS: usize = 250;
+
+fn word(rng: &mut Rng) -> String {
+    let len = rng.range(3..11);
+    (0..len).map(|_| char::from(*rng.pick(b"abcdefghijklmnopqrstuvwxyz"))).collect()
+}
 
 pub struct Stretch(Data);
 
@@ -17,6 +35,34 @@ impl Stretch {
         let lent = disk.and_then(|disk| disk.lend(STRETCH));
         let mut buf = lent.unwrap_or_else(|| Buf::zeroed(STRETCH));
         Rng::new(seed).fill(&mut buf);
+        Stretch::marked(buf)
+    }
+
+    /// Bytes that shrink as those of logs and tables do: lines of one form, with numbers that no
+    /// other line has, and with words that many have.
+    pub fn of_text(seed: u64) -> Stretch {
+        let mut rng = Rng::new(seed);
+        let words: Vec<String> = (0..WORDS).map(|_| word(&mut rng)).collect();
+        let mut text = Vec::with_capacity(STRETCH + 256);
+        for line in 0u64.. {
+            if text.len() >= STRETCH {
+                break;
+            }
+            let (number, took) = (rng.next_u64() >> 40, rng.below(10_000));
+            text.extend(format!("at={line:012} id={number:06x} took={took}us result=done").bytes());
+            for key in ["from", "to", "because"] {
+                let word = rng.pick(&words);
+                text.extend(format!(" {key}={word}").bytes());
+            }
+            text.push(b'\n');
+        }
+        Stretch::marked(Buf::copy_of(&text[..STRETCH]))
+    }
+
+    fn marked(mut buf: Buf) -> Stretch {
+        for block in buf.chunks_exact_mut(MARK_EVERY) {
+            block[..MARK.len()].copy_from_slice(&MARK);
+        }
         Stretch(buf.into_data())
     }
 
@@ -49,10 +95,6 @@ impl Expected {
         self.unit
     }
 
-    pub fn units(&self) -> usize {
-        self.from.len()
-    }
-
     pub fn wrote(&mut self, offset: u64, from: usize, len: usize) {
         let first = usize::try_from(offset).expect("within a small volume") / self.unit;
         let places = (from / self.unit..).take(len / self.unit);
@@ -81,5 +123,6 @@ mod tests {
         assert!(expected.holds(&stretch, 2, &long[..4096]));
         assert!(expected.holds(&stretch, 3, &short));
         assert!(!expected.holds(&stretch, 4, &long[..4096]));
+        assert!(is_marked(&short) && !is_marked(&short[8..]));
     }
 }

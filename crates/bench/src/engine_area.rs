@@ -1,48 +1,30 @@
-//! A pool beside its device: the same load on both, in turns.
+//! A pool beside its device, and beside itself in other circumstances: in sections, each with a
+//! pool of its own.
+mod ageing;
+mod beside;
+mod compression;
+mod map_cache;
+mod opening;
+mod snapshots;
+
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use block::{ByteLen, Disk};
-use engine::Limits;
+use anyhow::{Result, ensure};
+use disk::FileDisk;
 use sim::Rng;
 
 use crate::Settings;
 use crate::contents::Stretch;
 use crate::cost::Round;
 use crate::load::{self, Direction, Load, Order, Side, Until};
-use crate::place::{self, Place};
-use crate::pool_side::PoolSide;
+use crate::place::{Place, Refused};
 use crate::raw_side::RawSide;
-use crate::table::{self, Line, Report, Unit};
+use crate::table::{self, Line, Refusal, Report};
 
-/// How long everything takes.
-struct Effort {
-    pairs: usize,
-    round: Duration,
-    volume: ByteLen,
-    pool: ByteLen,
-    samples: usize,
-}
+pub use opening::{Task as OpenerTask, open as run_opener};
 
-const QUICK: Effort = Effort {
-    pairs: 3,
-    round: Duration::from_millis(500),
-    volume: ByteLen(256 << 20),
-    pool: ByteLen(768 << 20),
-    samples: 500,
-};
-
-const FULL: Effort = Effort {
-    pairs: 5,
-    round: Duration::from_secs(3),
-    volume: ByteLen(1 << 30),
-    pool: ByteLen(3 << 30),
-    samples: 2000,
-};
-
-/// The map of the measured volume has 2049 pages per GiB: this keeps a 32nd of the full one.
-const SMALL_CACHE: usize = 64;
+const MIB: usize = 1 << 20;
 
 /// Before the first pair of a line: caches, space and frequency settle.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -50,104 +32,39 @@ const WARM_UP: Duration = Duration::from_millis(200);
 /// Between rounds: what one side left on its way to the device does not disturb the other.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Which pool a line is measured on. In this order, each built from the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scene {
-    /// The volume was written once, in order.
-    Fresh,
-    /// Parts of it were overwritten, in no order.
-    Worn,
-    SmallCache,
-    /// A volume of 512 B blocks.
-    SmallBlocks,
-}
-
-struct Plan {
-    name: &'static str,
-    scene: Scene,
-    load: Load,
-    unit: Unit,
-    goal: Option<f64>,
-}
-
-const fn plan(
-    name: &'static str,
-    scene: Scene,
-    (direction, order): (Direction, Order),
-    (len, depth): (usize, usize),
-    unit: Unit,
-    goal: Option<f64>,
-) -> Plan {
-    let load = Load { direction, order, len, depth };
-    Plan { name, scene, load, unit, goal }
-}
-
-const MIB: usize = 1 << 20;
-
-const LINES: [Plan; 12] = {
-    use Direction::{Read, Write, WriteFlush};
-    use Order::{Random, Sequential};
-    use Scene::{Fresh, SmallBlocks, SmallCache, Worn};
-    use Unit::{Iops, MegabytesPerSecond as Mbs};
-    [
-        plan("1 MiB sequential read, depth 4", Fresh, (Read, Sequential), (MIB, 4), Mbs, Some(0.9)),
-        plan(
-            "1 MiB sequential write, depth 4",
-            Fresh,
-            (Write, Sequential),
-            (MIB, 4),
-            Mbs,
-            Some(0.9),
-        ),
-        plan(
-            "1 MiB sequential write + flush",
-            Fresh,
-            (WriteFlush, Sequential),
-            (MIB, 1),
-            Mbs,
-            Some(0.8),
-        ),
-        plan("4 KiB random read, depth 1", Fresh, (Read, Random), (4096, 1), Iops, Some(0.9)),
-        plan("4 KiB random read, depth 32", Fresh, (Read, Random), (4096, 32), Iops, Some(0.9)),
-        plan("4 KiB random write, depth 1", Worn, (Write, Random), (4096, 1), Iops, Some(0.8)),
-        plan("4 KiB random write, depth 32", Worn, (Write, Random), (4096, 32), Iops, Some(1.0)),
-        plan("4 KiB random write + flush", Worn, (WriteFlush, Random), (4096, 1), Iops, Some(0.8)),
-        plan(
-            "4 KiB random write + flush, depth 32",
-            Worn,
-            (WriteFlush, Random),
-            (4096, 32),
-            Iops,
-            None,
-        ),
-        plan(
-            "1 MiB sequential read after random writes",
-            Worn,
-            (Read, Sequential),
-            (MIB, 4),
-            Mbs,
-            None,
-        ),
-        plan(
-            "4 KiB random write, depth 32, small cache",
-            SmallCache,
-            (Write, Random),
-            (4096, 32),
-            Iops,
-            None,
-        ),
-        plan("512 B random write, depth 32", SmallBlocks, (Write, Random), (512, 32), Iops, None),
-    ]
-};
-
 /// Fills files and volumes: every sector is written once before anything is measured.
 const FILL: Load =
     Load { direction: Direction::Write, order: Order::Sequential, len: MIB, depth: 4 };
 
+/// What a section is told.
+struct Run<'a> {
+    place: &'a Place,
+    quick: bool,
+    only: &'a str,
+}
+
+impl Run<'_> {
+    fn wants(&self, name: &str) -> bool {
+        name.contains(self.only)
+    }
+}
+
+struct Section {
+    names: fn() -> Vec<&'static str>,
+    run: fn(&Run<'_>) -> Result<Vec<Line>>,
+}
+
+const SECTIONS: [Section; 6] = [
+    Section { names: beside::names, run: beside::run },
+    Section { names: compression::names, run: compression::run },
+    Section { names: map_cache::names, run: map_cache::run },
+    Section { names: ageing::names, run: ageing::run },
+    Section { names: snapshots::names, run: snapshots::run },
+    Section { names: opening::names, run: opening::run },
+];
+
 pub fn run(settings: &Settings, only: &str) -> Result<()> {
-    let effort = if settings.quick { QUICK } else { FULL };
     let place = Place::new(settings.dir.as_deref())?;
-    place.need(effort.volume.0 + effort.pool.0 + (1 << 30))?;
     let machine = place.machine();
     println!(
         "{} ({}), {} cores, Linux {}, load {}",
@@ -157,105 +74,55 @@ pub fn run(settings: &Settings, only: &str) -> Result<()> {
         machine.kernel,
         std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim()
     );
-    let mut rng = Rng::new(2);
-
-    let raw_file = place.file("raw")?;
-    let mut disk = place::open(raw_file.path(), Some(effort.volume))?;
-    let raw_stretch = Stretch::new(1, Some(&mut disk));
-    println!("raw:    {}", place::describe(&disk));
-    let mut raw = RawSide::new(disk, &raw_stretch);
-    load::run(&mut raw, FILL, Until::End, &mut rng)?;
-
-    // The file system gives out the whole file before it is a pool, as it did for the raw one.
-    let pool_file = place.file("pool")?;
-    let mut disk = place::open(pool_file.path(), Some(effort.pool))?;
-    let stretch = Stretch::new(1, Some(&mut disk));
-    println!("engine: {}", place::describe(&disk));
-    let mut whole = RawSide::new(disk, &stretch);
-    load::run(&mut whole, FILL, Until::End, &mut rng)?;
-    let mut pool = PoolSide::new(whole.into_disk(), Limits::default(), effort.volume, &stretch)?;
-    load::run(&mut pool, FILL, Until::End, &mut rng)?;
-    println!(
-        "volume: {} of 4 KiB blocks, pool sector {} B, {} rounds of {:?} each side",
-        effort.volume,
-        pool.pool().info().sector.bytes(),
-        effort.pairs,
-        effort.round
-    );
-
-    let mut scene = Scene::Fresh;
-    let mut lines = Vec::new();
-    for plan in LINES.iter().filter(|plan| plan.name.contains(only)) {
-        if plan.scene != scene {
-            scene = plan.scene;
-            pool = enter(scene, pool, &mut raw, &effort, &mut rng)?;
-        }
-        let sector = pool.pool().disk().geometry().sector.bytes();
-        if (plan.load.len as u64) < sector {
-            println!("{}: left out, the device's sector is {sector} B", plan.name);
+    let run = Run { place: &place, quick: settings.quick, only };
+    let (mut lines, mut refused) = (Vec::new(), Vec::new());
+    for section in &SECTIONS {
+        let mut names = (section.names)();
+        names.retain(|name| run.wants(name));
+        if names.is_empty() {
             continue;
         }
-        let line = measure(plan, &mut raw, &mut pool, &effort, &mut rng)
-            .with_context(|| plan.name.to_owned())?;
-        println!("  {}", line.shown());
-        lines.push(line);
+        match (section.run)(&run) {
+            Ok(measured) => lines.extend(measured.into_iter().filter(|line| run.wants(line.name))),
+            Err(error) => match error.downcast::<Refused>() {
+                Ok(Refused(why)) => {
+                    println!("left out, {why}: {}", names.join("; "));
+                    refused
+                        .extend(names.into_iter().map(|name| Refusal { name, why: why.clone() }));
+                }
+                Err(error) => return Err(error),
+            },
+        }
     }
-    pool.close()?;
-    println!("\n{}", table::table(&lines));
-    println!("cpu: seconds of processor time per million IOs");
+    ensure!(!lines.is_empty() || !refused.is_empty(), "no line has {only:?} in its name");
+    if !lines.is_empty() {
+        println!("\n{}", table::table(&lines));
+        println!(
+            "cpu: seconds of processor time per million IOs; where the unit is s, per opening"
+        );
+    }
+    if lines.iter().any(|line| !line.figures.is_empty()) {
+        println!("\n{}", table::figures(&lines));
+    }
     let report = Report {
         area: "engine",
         quick: settings.quick,
         unix_seconds: table::unix_seconds(),
         machine,
         lines,
+        refused,
     };
     table::save(settings.json.as_deref(), &report)
-}
-
-fn enter<'a>(
-    scene: Scene,
-    pool: PoolSide<'a>,
-    raw: &mut RawSide<'_>,
-    effort: &Effort,
-    rng: &mut Rng,
-) -> Result<PoolSide<'a>> {
-    let limits = match scene {
-        Scene::SmallCache => Limits { cache_pages: SMALL_CACHE, ..Limits::default() },
-        Scene::Fresh | Scene::Worn | Scene::SmallBlocks => Limits::default(),
-    };
-    let mut pool = pool.reopen(limits)?;
-    if scene == Scene::SmallBlocks {
-        let size = ByteLen(effort.volume.0 / 4);
-        pool.create_volume("small blocks", size, 512)?;
-        load::run(&mut pool, FILL, Until::End, rng)?;
-        raw.narrow(size.0);
-    }
-    Ok(pool)
-}
-
-fn measure(
-    plan: &Plan,
-    raw: &mut RawSide<'_>,
-    pool: &mut PoolSide<'_>,
-    effort: &Effort,
-    rng: &mut Rng,
-) -> Result<Line> {
-    println!("{}", plan.name);
-    round(raw, plan.load, WARM_UP, rng)?;
-    round(pool, plan.load, WARM_UP, rng)?;
-    let mut pairs = Vec::new();
-    for _ in 0..effort.pairs {
-        let raw = round(raw, plan.load, effort.round, rng)?;
-        let engine = round(pool, plan.load, effort.round, rng)?;
-        println!("  {}", plan.unit.pair(&raw, &engine));
-        pairs.push((raw, engine));
-    }
-    pool.verify(effort.samples)?;
-    Ok(Line::of(plan.name, plan.unit, plan.goal, &pairs))
 }
 
 fn round(side: &mut impl Side, load: Load, time: Duration, rng: &mut Rng) -> Result<Round> {
     thread::sleep(PAUSE);
     load::run(side, load, Until::Time(time), rng)
+}
+
+/// The file system gives out the whole file before it is a pool.
+fn written_once(disk: FileDisk, stretch: &Stretch, rng: &mut Rng) -> Result<FileDisk> {
+    let mut whole = RawSide::new(disk, stretch);
+    load::run(&mut whole, FILL, Until::End, rng)?;
+    Ok(whole.into_disk())
 }

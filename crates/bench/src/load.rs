@@ -36,6 +36,8 @@ pub enum Until {
     Time(Duration),
     /// Everything was touched once, from the start.
     End,
+    /// So many IOs were done.
+    Ios(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +83,14 @@ impl Offsets<'_> {
 /// Runs a load. What was begun when the time is over is finished, and counted.
 pub fn run(side: &mut impl Side, load: Load, until: Until, rng: &mut Rng) -> Result<Round> {
     let count = side.span() / load.len as u64;
+    let last = match until {
+        Until::Time(_) => u64::MAX,
+        Until::End => count,
+        Until::Ios(ios) => ios,
+    };
     let mut offsets = Offsets {
         next: match until {
-            Until::Time(_) => rng.below(count),
+            Until::Time(_) | Until::Ios(_) => rng.below(count),
             Until::End => 0,
         },
         rng,
@@ -106,7 +113,7 @@ pub fn run(side: &mut impl Side, load: Load, until: Until, rng: &mut Rng) -> Res
     let watch = Stopwatch::start();
     let mut outstanding = 0;
     let mut over = false;
-    for lane in 0..load.depth.min(usize::try_from(count).unwrap_or(usize::MAX)) {
+    for lane in 0..load.depth.min(usize::try_from(count.min(last)).unwrap_or(usize::MAX)) {
         begin(side, lane);
         outstanding += 1;
     }
@@ -125,7 +132,7 @@ pub fn run(side: &mut impl Side, load: Load, until: Until, rng: &mut Rng) -> Res
                 }
             }
             done += 1;
-            if over || (matches!(until, Until::End) && started == count) {
+            if over || started == last {
                 outstanding -= 1;
             } else {
                 started = begin(side, lane);

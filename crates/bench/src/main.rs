@@ -5,9 +5,12 @@
 //! with goals.
 #![forbid(unsafe_code)]
 
+mod child;
 mod contents;
 mod cost;
+mod counted;
 mod engine_area;
+mod latency;
 mod load;
 mod memory;
 mod place;
@@ -48,6 +51,9 @@ enum Area {
     /// The process that `memory` starts and kills
     #[command(hide = true)]
     MemoryWriter(memory::Task),
+    /// A process that opens a pool which no process has seen before it
+    #[command(hide = true)]
+    Opener(engine_area::OpenerTask),
 }
 
 #[derive(Args)]
@@ -68,5 +74,6 @@ fn main() -> Result<()> {
         Area::Engine { common, only } => engine_area::run(&common, &only),
         Area::Memory { common } => memory::run(&common),
         Area::MemoryWriter(task) => memory::write(&task),
+        Area::Opener(task) => engine_area::run_opener(&task),
     }
 }

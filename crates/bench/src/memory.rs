@@ -3,17 +3,17 @@
 mod writer;
 mod writes;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use block::{ByteLen, Disk, Wait};
 use disk::FileDisk;
 use engine::{Limits, OpenOptions, Pool};
 use serde::{Deserialize, Serialize};
 
 use crate::Settings;
+use crate::child;
 use crate::place::{self, Machine, Place, Scratch};
 use crate::table;
 pub use writer::write;
@@ -209,31 +209,11 @@ fn create(file: &Scratch, size: ByteLen) -> Result<()> {
     Ok(engine::create(&mut disk, &options)?)
 }
 
-/// A child that does not outlive this process's interest in it.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn write_and_kill(task: &Task) -> Result<Written> {
-    let child = Command::new(std::env::current_exe()?)
-        .arg("memory-writer")
-        .args(task.args())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting the writer")?;
-    let mut child = Killed(child);
-    let stdout = child.0.stdout.take().context("a piped stdout is there")?;
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line)?;
+    let (child, written) = child::start("memory-writer", &task.args())?;
     // Killed while it waits with an open pool: nothing was closed, and nothing flushed for it.
     drop(child);
-    serde_json::from_str(&line).context("the writer ended before its last acknowledgement")
+    Ok(written)
 }
 
 /// Counts the pages of the map on the device.

@@ -38,6 +38,11 @@ pub struct Machine {
     pub fs: String,
 }
 
+/// Why something cannot be measured here. Other measurements can go on.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(pub String);
+
 /// A folder that no other measurement uses at the same time.
 pub struct Place {
     folder: PathBuf,
@@ -77,12 +82,10 @@ impl Place {
     pub fn need(&self, bytes: u64) -> Result<()> {
         let room = rustix::fs::statvfs(&self.folder)?;
         let free = ByteLen(room.f_bavail * room.f_frsize);
-        ensure!(
-            free.0 >= bytes,
-            "{} has {free} free, and this needs {}",
-            self.folder.display(),
-            ByteLen(bytes)
-        );
+        if free.0 < bytes {
+            let (folder, needed) = (self.folder.display(), ByteLen(bytes));
+            bail!(Refused(format!("{folder} has {free} free, and this needs {needed}")));
+        }
         Ok(())
     }
 

@@ -16,6 +16,9 @@ pub enum Unit {
     Iops,
     #[serde(rename = "MB/s")]
     MegabytesPerSecond,
+    /// How long something took that happens once. Less is better.
+    #[serde(rename = "s")]
+    Seconds,
 }
 
 impl Unit {
@@ -23,20 +26,63 @@ impl Unit {
         match self {
             Unit::Iops => round.per_second(),
             Unit::MegabytesPerSecond => round.megabytes_per_second(),
+            Unit::Seconds => round.elapsed.as_secs_f64(),
+        }
+    }
+
+    fn cpu_of(self, round: &Round) -> f64 {
+        match self {
+            Unit::Iops | Unit::MegabytesPerSecond => round.cpu_seconds_per_million(),
+            Unit::Seconds => round.cpu.as_secs_f64(),
         }
     }
 
     /// One pair of rounds.
-    pub fn pair(self, raw: &Round, engine: &Round) -> String {
-        let (raw, engine, name) = (self.of(raw), self.of(engine), self.name());
-        format!("{engine:.0} of {raw:.0} {name}: {:.2}", engine / raw)
+    pub fn pair(self, base: &Round, engine: &Round) -> String {
+        let (base, engine) = (self.of(base), self.of(engine));
+        let ratio = ratio_shown(engine / base);
+        format!("{} of {} {}: {ratio}", self.shown(engine), self.shown(base), self.name())
+    }
+
+    fn shown(self, value: f64) -> String {
+        match self {
+            Unit::Iops | Unit::MegabytesPerSecond => format!("{value:.0}"),
+            Unit::Seconds => format!("{value:.3}"),
+        }
+    }
+
+    fn cpu_shown(self, seconds: f64) -> String {
+        match self {
+            Unit::Iops | Unit::MegabytesPerSecond => format!("{seconds:.1}"),
+            Unit::Seconds => format!("{seconds:.3}"),
+        }
     }
 
     fn name(self) -> &'static str {
         match self {
             Unit::Iops => "IOPS",
             Unit::MegabytesPerSecond => "MB/s",
+            Unit::Seconds => "s",
         }
+    }
+}
+
+/// Something else that was found out on the way, on both sides where both have it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub base: Option<f64>,
+    pub engine: f64,
+}
+
+impl Figure {
+    pub fn pair(name: &'static str, unit: &'static str, base: f64, engine: f64) -> Figure {
+        Figure { name, unit, base: Some(base), engine }
+    }
+
+    pub fn alone(name: &'static str, unit: &'static str, engine: f64) -> Figure {
+        Figure { name, unit, base: None, engine }
     }
 }
 
@@ -44,7 +90,9 @@ impl Unit {
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     pub name: &'static str,
-    pub raw: f64,
+    /// What the base is: a raw file, or a pool in other circumstances.
+    pub against: &'static str,
+    pub base: f64,
     pub engine: f64,
     pub unit: Unit,
     pub ratio_median: f64,
@@ -52,47 +100,79 @@ pub struct Line {
     pub ratio_max: f64,
     pub goal: Option<f64>,
     pub met: Option<bool>,
-    /// Seconds of processor time per million IOs.
-    pub cpu_raw: f64,
+    /// Seconds of processor time: per million IOs, or of the whole where the unit is seconds.
+    pub cpu_base: f64,
     pub cpu_engine: f64,
+    pub figures: Vec<Figure>,
 }
 
 impl Line {
-    /// The pairs are (raw, engine).
-    pub fn of(name: &'static str, unit: Unit, goal: Option<f64>, pairs: &[(Round, Round)]) -> Line {
+    /// The pairs are (base, engine).
+    pub fn of(
+        name: &'static str,
+        against: &'static str,
+        unit: Unit,
+        pairs: &[(Round, Round)],
+    ) -> Line {
         let median = |of: fn(&(Round, Round)) -> &Round, what: &dyn Fn(&Round) -> f64| {
             Spread::of(pairs.iter().map(|pair| what(of(pair)))).median
         };
-        let ratio = Spread::of(pairs.iter().map(|(raw, engine)| unit.of(engine) / unit.of(raw)));
+        let ratio = Spread::of(pairs.iter().map(|(base, engine)| unit.of(engine) / unit.of(base)));
         Line {
             name,
-            raw: median(|pair| &pair.0, &|round| unit.of(round)),
+            against,
+            base: median(|pair| &pair.0, &|round| unit.of(round)),
             engine: median(|pair| &pair.1, &|round| unit.of(round)),
             unit,
             ratio_median: ratio.median,
             ratio_min: ratio.min,
             ratio_max: ratio.max,
-            goal,
-            met: goal.map(|goal| ratio.median >= goal),
-            cpu_raw: median(|pair| &pair.0, &Round::cpu_seconds_per_million),
-            cpu_engine: median(|pair| &pair.1, &Round::cpu_seconds_per_million),
+            goal: None,
+            met: None,
+            cpu_base: median(|pair| &pair.0, &|round| unit.cpu_of(round)),
+            cpu_engine: median(|pair| &pair.1, &|round| unit.cpu_of(round)),
+            figures: Vec::new(),
         }
+    }
+
+    /// The ratio that it is to have at the least.
+    pub fn with_goal(mut self, goal: Option<f64>) -> Line {
+        self.goal = goal;
+        self.met = goal.map(|goal| self.ratio_median >= goal);
+        self
+    }
+
+    pub fn with_figures(mut self, figures: Vec<Figure>) -> Line {
+        self.figures = figures;
+        self
     }
 
     /// One line while the rest is still being measured.
     pub fn shown(&self) -> String {
+        let cpu = match self.unit {
+            Unit::Iops | Unit::MegabytesPerSecond => "s per million",
+            Unit::Seconds => "s",
+        };
         format!(
-            "median {:.0} of {:.0} {}, ratio {:.2} ({:.2}..{:.2}), cpu {:.1} beside {:.1} s per million",
-            self.engine,
-            self.raw,
+            "median {} of {} {} ({}), ratio {} ({}..{}), cpu {} beside {} {cpu}",
+            self.unit.shown(self.engine),
+            self.unit.shown(self.base),
             self.unit.name(),
-            self.ratio_median,
-            self.ratio_min,
-            self.ratio_max,
-            self.cpu_engine,
-            self.cpu_raw,
+            self.against,
+            ratio_shown(self.ratio_median),
+            ratio_shown(self.ratio_min),
+            ratio_shown(self.ratio_max),
+            self.unit.cpu_shown(self.cpu_engine),
+            self.unit.cpu_shown(self.cpu_base),
         )
     }
+}
+
+/// A line that could not be measured here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Refusal {
+    pub name: &'static str,
+    pub why: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -102,6 +182,7 @@ pub struct Report {
     pub unix_seconds: u64,
     pub machine: Machine,
     pub lines: Vec<Line>,
+    pub refused: Vec<Refusal>,
 }
 
 pub fn unix_seconds() -> u64 {
@@ -119,24 +200,26 @@ pub fn table(lines: &[Line]) -> Table {
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([
         "line",
+        "against",
         "unit",
-        "raw",
+        "base",
         "engine",
         "ratio",
         "spread",
         "goal",
         "met?",
-        "cpu raw",
+        "cpu base",
         "cpu engine",
     ]);
     for line in lines {
         table.add_row([
             line.name.to_owned(),
+            line.against.to_owned(),
             line.unit.name().to_owned(),
-            format!("{:.0}", line.raw),
-            format!("{:.0}", line.engine),
-            format!("{:.2}", line.ratio_median),
-            format!("{:.2}..{:.2}", line.ratio_min, line.ratio_max),
+            line.unit.shown(line.base),
+            line.unit.shown(line.engine),
+            ratio_shown(line.ratio_median),
+            format!("{}..{}", ratio_shown(line.ratio_min), ratio_shown(line.ratio_max)),
             line.goal.map_or_else(|| "-".into(), |goal| format!("{goal:.1}")),
             match line.met {
                 None => "-",
@@ -144,12 +227,49 @@ pub fn table(lines: &[Line]) -> Table {
                 Some(false) => "no",
             }
             .to_owned(),
-            format!("{:.1}", line.cpu_raw),
-            format!("{:.1}", line.cpu_engine),
+            line.unit.cpu_shown(line.cpu_base),
+            line.unit.cpu_shown(line.cpu_engine),
         ]);
     }
-    for column in table.column_iter_mut().skip(2) {
+    for column in table.column_iter_mut().skip(3) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// What was found out beside the ratios.
+pub fn figures(lines: &[Line]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(["line", "figure", "unit", "base", "engine"]);
+    for line in lines {
+        for Figure { name, unit, base, engine } in &line.figures {
+            table.add_row([
+                line.name.to_owned(),
+                (*name).to_owned(),
+                (*unit).to_owned(),
+                base.map_or_else(|| "-".into(), sized),
+                sized(*engine),
+            ]);
+        }
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn ratio_shown(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.3}") } else { format!("{ratio:.2}") }
+}
+
+/// With as many decimals as a number of this size deserves.
+fn sized(value: f64) -> String {
+    let decimals = match value.abs() {
+        large if large >= 100.0 || value.fract() == 0.0 => 0,
+        middle if middle >= 10.0 => 1,
+        small if small >= 0.1 => 2,
+        _ => 4,
+    };
+    format!("{value:.decimals$}")
 }

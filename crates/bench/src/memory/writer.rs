@@ -1,5 +1,4 @@
 //! The process that writes and is killed; and the reads that look for what it wrote.
-use std::io::Write;
 use std::os::unix::process::parent_id;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use sim::Rng;
 
 use super::writes::{BLOCK, Order, Writes, fill};
 use super::{Task, VOLUME, Written};
+use crate::child;
 use crate::cost::Stopwatch;
 use crate::place;
 
@@ -86,12 +86,9 @@ pub fn write(task: &Task) -> Result<()> {
         bound: pool.memory().bound as u64,
         resident_peak: resident_peak().unwrap_or(0),
     };
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(&written)?)?;
-    out.flush()?;
-    // To be killed here, with the pool open. If the parent is gone instead, this returns.
-    let mut nothing = String::new();
-    std::io::stdin().read_line(&mut nothing)?;
+    child::tell(&written)?;
+    // To be killed here, with the pool open.
+    child::wait_for_the_end()?;
     drop(pool);
     bail!("nobody killed this process")
 }
@@ -109,6 +106,7 @@ fn create_volume(pool: &mut Pool<FileDisk>) -> Result<VolumeId> {
         size: VOLUME,
         block_size: BlockSize::DEFAULT,
         uid: [1; 16],
+        ..VolumeSpec::default()
     };
     match pool.run(Op::Create { spec })? {
         Reply::Created(volume) => Ok(volume),
