@@ -165,8 +165,14 @@ impl OpenRegion {
         None
     }
 
-    /// Looks for space from the start again, where something was given back.
-    pub fn rewind(&mut self) {
-        self.cursor = 0;
+    /// Like `take`, but from the start of the region. Whose region it is goes on from there if it
+    /// is the one who asks, and otherwise where it was.
+    pub fn take_anywhere(&mut self, unit: u64, max: u64, align: u64, own: bool) -> Option<Extent> {
+        let kept = std::mem::take(&mut self.cursor);
+        let found = self.take(unit, max, align);
+        if !own {
+            self.cursor = kept;
+        }
+        found
     }
 }

@@ -286,8 +286,7 @@ impl Space {
             let Some(open) = &mut self.open[at] else {
                 continue;
             };
-            open.rewind();
-            if let Some(extent) = open.take(unit, max, align) {
+            if let Some(extent) = open.take_anywhere(unit, max, align, at == stream as usize) {
                 self.note_taken(stream, extent)?;
                 return Ok(Alloc::Run(extent));
             }
