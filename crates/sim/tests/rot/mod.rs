@@ -87,14 +87,16 @@ pub fn after_several_laps() -> (Image, u64) {
 }
 
 /// A pool just before its next checkpoint: the ring has overwritten what the older epoch would
-/// replay. With it its newest epoch, and the number of its last write.
+/// replay. With it its newest epoch, and the number of its last operation.
 pub fn two_epochs() -> (Image, u64, u64) {
     let (mut pool, volume) = flushed(None);
     let (mut before, mut changes) = (None, 0);
     for seq in WRITES + 1.. {
         let epoch = pool.info().epoch.0;
         let image = pool.disk().kill_image(&mut sim::Rng::new(1));
-        write(&mut pool, volume, seq % 100, seq);
+        // Without data, so that the ring decides when a checkpoint is due.
+        let mark = Op::Mark { volume, position: Position::new(1, seq) };
+        pool.run(mark).expect("a healthy disk");
         while !pool.is_quiet() {
             pool.wait();
         }
