@@ -1,44 +1,13 @@
 //! A read whose place is given to somebody else while it is under way.
 mod rot;
+mod slow;
 
-use std::time::Duration;
-
-use block::{ByteLen, ByteOffset, Completion, Data, Disk, Geometry, Io, IoId, Position, Wait};
+use block::{ByteLen, ByteOffset, Data, Position};
 use engine::{BlockSize, CreateOptions, Op, Pool, Reply, RequestId, VolumeSpec};
 use rot::bytes_of;
 use sim::CrashDisk;
 use sim::workload::open_options;
-
-/// A disk that keeps back reads of blocks behind its head, as a slow device would.
-struct SlowReads {
-    disk: CrashDisk,
-    holding: bool,
-    held: Vec<(IoId, Io)>,
-}
-
-impl Disk for SlowReads {
-    fn geometry(&self) -> Geometry {
-        self.disk.geometry()
-    }
-    fn submit(&mut self, id: IoId, io: Io) {
-        match io {
-            Io::Read { .. } if self.holding => self.held.push((id, io)),
-            io => self.disk.submit(id, io),
-        }
-    }
-    fn kick(&mut self) {
-        self.disk.kick();
-    }
-    fn complete(&mut self) -> Option<Completion> {
-        self.disk.complete()
-    }
-}
-
-impl Wait for SlowReads {
-    fn wait(&mut self, at_most: Option<Duration>) {
-        self.disk.wait(at_most);
-    }
-}
+use slow::{Hold, Slow};
 
 /// Protects from a read that returns another block's bytes, or calls a block damaged, because its
 /// place was freed and written again before the device came to it.
@@ -46,14 +15,13 @@ impl Wait for SlowReads {
 fn a_read_of_a_place_that_was_given_away_begins_anew() {
     let mut disk = CrashDisk::new(ByteLen(8 << 20), block::SectorSize::B4096, 5);
     engine::create(&mut disk, &CreateOptions::default()).expect("a fresh disk");
-    let slow = SlowReads { disk, holding: false, held: Vec::new() };
-    let mut pool = Pool::open(slow, open_options()).expect("a fresh pool");
+    let mut pool = Pool::open(Slow::new(disk), open_options()).expect("a fresh pool");
     let block_size = BlockSize::DEFAULT;
     let (name, size) = ("v".into(), ByteLen(4 << 20));
     let spec = VolumeSpec { name, size, block_size, uid: [1; 16], ..VolumeSpec::default() };
     let Ok(Reply::Created(volume)) = pool.run(Op::Create { spec }) else { panic!("no volume") };
     let mut seq = 0;
-    let mut write = |pool: &mut Pool<SlowReads>, granule: u64, content: u64| {
+    let mut write = |pool: &mut Pool<Slow>, granule: u64, content: u64| {
         seq += 1;
         let (position, offset) = (Position::new(1, seq), ByteOffset(granule * 4096));
         let data = Data::copy_of(&bytes_of(content));
@@ -64,19 +32,18 @@ fn a_read_of_a_place_that_was_given_away_begins_anew() {
     // The map's pages are in memory from here on, so that only the block itself is held back.
     let read = || Op::Read { volume, offset: ByteOffset(7 * 4096), len: ByteLen(4096) };
     pool.run(read()).expect("a healthy disk");
-    pool.disk_mut().holding = true;
+    pool.disk_mut().hold = Hold::Reads;
     pool.submit(RequestId(1), read());
     pool.poll();
     assert_eq!(pool.disk().held.len(), 1, "the read of the block is under way");
-    pool.disk_mut().holding = false;
+    pool.disk_mut().hold = Hold::Nothing;
     // The block moves, its old place comes back, and the whole pool is written over.
     write(&mut pool, 7, 77);
     for round in 0..3 {
         (100..900).for_each(|granule| write(&mut pool, granule, granule + round));
         pool.checkpoint().expect("a healthy disk");
     }
-    let held = std::mem::take(&mut pool.disk_mut().held);
-    held.into_iter().for_each(|(id, io)| pool.disk_mut().disk.submit(id, io));
+    pool.disk_mut().release();
     let bytes = loop {
         match pool.reply() {
             Some((RequestId(1), Ok(Reply::Read(bytes)))) => break bytes,

@@ -14,7 +14,8 @@ impl<D: Disk> Pool<D> {
                 self.reads.deliver(waiting, key, page);
             }
             Purpose::Scrub { run, index } => self.scrubbed(run, index, result),
-            Purpose::Repair(asked) => self.mended(asked, result),
+            Purpose::Repair(id) => self.repaired(id, result),
+            Purpose::Mend(place) => self.mended(place, result),
             Purpose::Slot(_) | Purpose::Flush | Purpose::Checkpoint
                 if !self.is_serving() && self.job.is_none() => {}
             Purpose::Slot(slot) => match result {

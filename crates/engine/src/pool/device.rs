@@ -31,8 +31,10 @@ pub enum Purpose {
         run: u64,
         index: usize,
     },
-    /// Good bytes over bad ones, and who asked for it.
-    Repair(Option<RequestId>),
+    /// Good bytes over bad ones that somebody brought.
+    Repair(RequestId),
+    /// The good copy of a page over the bad one at this place.
+    Mend(ByteOffset),
 }
 
 /// IOs that are gathered for one call at the most: the device should not stand idle while the

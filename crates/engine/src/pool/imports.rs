@@ -73,7 +73,7 @@ impl<D: Disk> Pool<D> {
     }
 
     /// Whether a volume still is what a snapshot of it has.
-    pub(super) fn is_at(&self, id: VolumeId, base: SnapshotId) -> bool {
+    fn is_at(&self, id: VolumeId, base: SnapshotId) -> bool {
         let (Some(volume), Some(snapshot)) = (self.volumes.get(&id), self.snapshots.get(&base))
         else {
             return false;
@@ -82,13 +82,21 @@ impl<D: Disk> Pool<D> {
         volume.kept.parent == Some(base) && ours.ptr() == theirs.ptr()
     }
 
-    /// Every stamp must be of the volume's own sequence, which is at `position` afterwards. What
-    /// came with higher ones, from another sequence, cannot be told from later changes.
-    pub(super) fn stamps_fit(&self, staging: VolumeId, position: Position) -> Result<(), OpError> {
-        let highest = self.volumes[&staging].kept.map.root.changed();
-        match highest <= position.seq {
-            true => Ok(()),
-            false => Err(OpError::ForeignStamps { highest, at: position }),
+    /// Why an import in front can neither begin nor end, now that everything before it is merged.
+    pub(super) fn import_is_off(&mut self) -> Option<OpError> {
+        match self.queue.front()?.kind {
+            Kind::Stage { of, base, .. } => {
+                let moved = OpError::BaseMoved { snapshot: base, volume: of };
+                (!self.is_at(of, base)).then_some(moved)
+            }
+            Kind::Adopt { staging, position, .. } => {
+                // Every stamp must be of the volume's own sequence, which is at `position`
+                // afterwards: a higher one could not be told from a later change.
+                let highest = self.volumes[&staging].kept.map.root.changed();
+                let foreign = OpError::ForeignStamps { highest, at: position };
+                (highest > position.seq).then_some(foreign)
+            }
+            _ => None,
         }
     }
 

@@ -62,23 +62,7 @@ impl<D: Disk> Pool<D> {
     }
 
     pub(super) fn step_maps(&mut self, job: &mut Job) -> Result<Step, CheckpointError> {
-        if job.running.is_none() {
-            let Some(work) = job.work.pop_front() else {
-                job.begin_directory();
-                return Ok(Step::Again);
-            };
-            // Pages that this checkpoint wrote must have arrived before they are read.
-            if job.reads_new_pages(work) {
-                job.writer.send(&mut self.device, &self.space);
-                if self.device.checkpoint_ios() > 0 {
-                    job.work.push_front(work);
-                    return Ok(Step::Wait);
-                }
-            }
-            job.running = self.begin_work(job, work)?;
-            return Ok(Step::Again);
-        }
-        let Some(mut running) = job.running.take() else { return Ok(Step::Again) };
+        let Some(mut running) = job.running.take() else { return self.next_work(job) };
         let done = match &mut running {
             Running::Jump(volume, restamp) => self.step_jump(job, *volume, restamp)?,
             Running::Layer(volume, at, floor, merge) => {
@@ -93,12 +77,26 @@ impl<D: Disk> Pool<D> {
         Ok(Step::Wait)
     }
 
-    fn begin_work(
-        &mut self,
-        job: &mut Job,
-        work: Work,
-    ) -> Result<Option<Running>, CheckpointError> {
-        Ok(match work {
+    fn next_work(&mut self, job: &mut Job) -> Result<Step, CheckpointError> {
+        let Some(work) = job.work.pop_front() else {
+            job.begin_directory();
+            return Ok(Step::Again);
+        };
+        // Pages that this checkpoint wrote must have arrived before they are read.
+        if job.reads_new_pages(work) {
+            job.writer.send(&mut self.device, &self.space);
+            if self.device.checkpoint_ios() > 0 {
+                job.work.push_front(work);
+                return Ok(Step::Wait);
+            }
+        }
+        job.running = self.begin_work(job, work);
+        Ok(Step::Again)
+    }
+
+    /// Begins a piece of work; some are done at once.
+    fn begin_work(&mut self, job: &mut Job, work: Work) -> Option<Running> {
+        match work {
             Work::Jump(id) => {
                 let jump = job.jumps[&id];
                 let map = job.volume(id).map;
@@ -152,7 +150,7 @@ impl<D: Disk> Pool<D> {
                 let walk = Walk::new(map, &others, from);
                 Some(Running::Drop(work, floor, Box::new(walk)))
             }
-        })
+        }
     }
 
     /// Leaves a map to be dropped by this and later checkpoints.

@@ -154,14 +154,16 @@ impl<D: Disk> Pool<D> {
         if len.0 > WRITE_MAX {
             return Err(OpError::TooLong { len });
         }
-        if self.reads.under_way() >= self.limits.queue_ops
-            || self.reads.bytes >= self.limits.queue_bytes
-        {
-            return Err(OpError::Busy);
-        }
+        self.room_for_reads()?;
         self.counters.reads += 1;
         self.start_read(Reader::Client(id), of, offset, len, granule);
         Ok(())
+    }
+
+    fn room_for_reads(&self) -> Result<(), OpError> {
+        let full = self.reads.under_way() + self.mending >= self.limits.queue_ops
+            || self.reads.bytes >= self.limits.queue_bytes;
+        if full { Err(OpError::Busy) } else { Ok(()) }
     }
 
     /// Finds where a granule lies, to write good bytes over a bad copy.
@@ -182,6 +184,7 @@ impl<D: Disk> Pool<D> {
         if !offset.0.is_multiple_of(granule) || !whole {
             return Err(OpError::NotAGranule { granule });
         }
+        self.room_for_reads()?;
         let mut good = self.device.buffer(to_usize(granule));
         good.fill(0);
         good[..data.len()].copy_from_slice(&data);
@@ -204,7 +207,7 @@ impl<D: Disk> Pool<D> {
         self.forget_read(key, len);
         self.mending += 1;
         let at = self.space.layout.offset(block.place);
-        self.device.write(at, good, Purpose::Repair(Some(id)));
+        self.device.write(at, good, Purpose::Repair(id));
     }
 
     fn start_read(

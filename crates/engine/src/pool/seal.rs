@@ -180,15 +180,7 @@ impl<D: Disk> Pool<D> {
                 return Ok(Fit::Sealed);
             }
         }
-        if let Kind::Stage { of, base, .. } = self.queue.front().expect("the caller looked").kind
-            && !self.is_at(of, base)
-        {
-            self.refuse_front(OpError::BaseMoved { snapshot: base, volume: of });
-            return Ok(Fit::Sealed);
-        }
-        if let Kind::Adopt { staging, position, .. } = self.queue.front().expect("looked").kind
-            && let Err(error) = self.stamps_fit(staging, position)
-        {
+        if let Some(error) = self.import_is_off() {
             self.refuse_front(error);
             return Ok(Fit::Sealed);
         }

@@ -73,7 +73,7 @@ impl<D: Disk> Pool<D> {
     fn mend(&mut self, ptr: PagePtr, copy: usize, good: &Buf) -> bool {
         let at = self.space.layout.offset(ptr.places[copy]);
         self.mending += 1;
-        self.device.write(at, Buf::copy_of(good).into_data(), Purpose::Repair(None));
+        self.device.write(at, Buf::copy_of(good).into_data(), Purpose::Mend(at));
         true
     }
 

@@ -217,23 +217,31 @@ impl<D: Disk> Pool<D> {
         batch.outstanding -= 1;
     }
 
-    /// A copy of a page, or a repaired block, was written.
-    pub(super) fn mended(
-        &mut self,
-        asked: Option<RequestId>,
-        result: Result<Option<Buf>, DiskError>,
-    ) {
+    /// Good bytes that somebody brought were written, or are as bad as they were.
+    pub(super) fn repaired(&mut self, id: RequestId, result: Result<Option<Buf>, DiskError>) {
         self.mending -= 1;
-        match (asked, result) {
-            // What was bad is as bad as it was.
-            (Some(id), Err(error)) => self.answer(id, Err(error.into())),
-            (Some(id), Ok(_)) => self.answer(id, Ok(Reply::Done)),
-            (None, _) => {}
+        self.answer(id, result.map(|_| Reply::Done).map_err(Into::into));
+    }
+
+    /// The good copy of a page was written over the bad one, if the device took it.
+    pub(super) fn mended(&mut self, place: ByteOffset, result: Result<Option<Buf>, DiskError>) {
+        self.mending -= 1;
+        if let (Err(_), Some(scrub)) = (result, &mut self.scrub) {
+            scrub.status.is_still_bad(place);
         }
     }
 }
 
 impl ScrubStatus {
+    /// What was to be mended could not be.
+    fn is_still_bad(&mut self, place: ByteOffset) {
+        let listed = self.damages.iter_mut().filter(|damage| damage.repaired);
+        for damage in listed.filter(|damage| damage.at == place) {
+            damage.repaired = false;
+            self.repaired -= 1;
+        }
+    }
+
     fn add(&mut self, damage: Damage) {
         self.repaired += u64::from(damage.repaired);
         if self.damages.len() < DAMAGES_MAX {
