@@ -138,7 +138,7 @@ impl<'a, D: Wait> PoolSide<'a, D> {
         self.volume.seq += 1;
         let spec = SnapshotSpec { name, uid: [2; 16], internal: false, created: 0 };
         let position = Position::new(1, self.volume.seq);
-        let op = Op::Snapshot { volume: self.volume.id, position, spec };
+        let op = Op::Snapshot { volume: self.volume.id, position: Some(position), spec };
         self.pool.submit(RequestId(lane as u64), op);
     }
 

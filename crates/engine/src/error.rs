@@ -58,8 +58,8 @@ pub enum OpError {
     )]
     BaseMoved { snapshot: SnapshotId, volume: VolumeId },
     #[error(
-        "the import has stamps up to {highest:?}, but the volume would be at {at}: blocks of another \
-         sequence are staged with stamp 0"
+        "what the volume is to become has stamps up to {highest:?}, but the volume would be at {at}: \
+         blocks of another sequence are staged with stamp 0, and those that were undone are staged anew"
     )]
     ForeignStamps { highest: Seq, at: Position },
     #[error("{name:?} exists already; choose another name or delete it first")]
@@ -86,6 +86,11 @@ pub enum OpError {
     BeyondEnd { offset: ByteOffset, len: ByteLen, size: ByteLen },
     #[error("the operation has position {asked}, but the volume is at {at} already")]
     NotAscending { asked: Position, at: Position },
+    #[error(
+        "position {asked} does not follow {at}, where the volume is: what lies between was refused, \
+         or never came; submit that first"
+    )]
+    Gap { asked: Position, at: Position },
     #[error("position {asked} is beyond the highest seq that a map can keep, {SEQ_MAX}")]
     SeqTooHigh { asked: Position },
     #[error("{len} bytes of replication state are too many: at most {STATE_MAX}")]
@@ -122,6 +127,10 @@ impl OpError {
     pub fn retry(&self) -> Retry {
         match self {
             OpError::Busy | OpError::NoSpace { .. } => Retry::Later,
+            // When what is missing has come. What lies behind the volume never fits again.
+            OpError::Gap { asked, at } if asked.seq > at.seq && asked.term >= at.term => {
+                Retry::Later
+            }
             OpError::Damaged { .. } | OpError::MapDamaged { .. } | OpError::Device(_) => {
                 Retry::Elsewhere
             }

@@ -33,8 +33,9 @@ pub use limits::{
 };
 pub use pool::{
     ChangedRange, Changes, Counters, CreateOptions, Damage, Inspection, Memory, Op, OpenOptions,
-    Part, Pool, PoolInfo, Reply, RequestId, ScrubStatus, Since, SnapshotInfo, SnapshotsOfDeleted,
-    Staged, StagingInfo, Stamps, Subject, Usage, VolumeInfo, Zeroing, create, inspect,
+    Part, Pool, PoolInfo, Reply, RequestId, Runs, ScrubStatus, Since, SnapshotInfo,
+    SnapshotsOfDeleted, Staged, StagingInfo, Stamps, Subject, Usage, VolumeInfo, Zeroing, create,
+    inspect, write_cost,
 };
 pub use units::{Checksum, Epoch, SnapshotId, VolumeId};
 pub use volume::{BlockSize, CloneSpec, Compression, SnapshotSpec, VolumeSpec};

@@ -80,6 +80,8 @@ pub struct Cut {
     pub deleted: bool,
     /// Granules before this one were dropped.
     pub dropped: Granule,
+    /// Replication's, as the volume had it at the snapshot.
+    pub state: Vec<u8>,
 }
 
 /// A map that nobody has any more, on its way back to free space: of a deleted volume, of the

@@ -6,7 +6,7 @@ use crate::error::OpError;
 use crate::format::Child;
 use crate::limits::{NAME_MAX, VOLUME_MAX};
 use crate::snapshot::Jump;
-use crate::units::{SnapshotId, VolumeId};
+use crate::units::{Slot, SnapshotId, VolumeId};
 
 /// The logical block of a volume: a power of two from 512 B to 128 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,8 +150,13 @@ pub struct Volume {
     pub deleting: bool,
     /// The next checkpoint has to finish this first.
     pub jump: Option<Jump>,
+    /// Its operations are done without gaps in their positions. Known to whoever has the pool
+    /// open, not to the device.
+    pub in_order: bool,
     pub held: Position,
     pub durable: Position,
+    /// The slot of what brought it there; 0 for what was found when the pool was opened.
+    pub durable_by: Slot,
     /// As of the newest accepted operation: what later ones are judged by.
     pub front: Front,
 }
@@ -177,8 +182,9 @@ impl Volume {
             attached: kept.attached,
             staged: None,
         };
-        let (deleting, jump) = (false, None);
-        Volume { id, kept, deleting, jump, held: position, durable: position, front }
+        let (deleting, jump, in_order) = (false, None, false);
+        let (held, durable, durable_by) = (position, position, Slot(0));
+        Volume { id, kept, deleting, jump, in_order, held, durable, durable_by, front }
     }
 
     pub fn granule(&self) -> u64 {
@@ -202,6 +208,11 @@ impl Durable {
             },
             ..Durable::blank()
         }
+    }
+
+    /// Granules of the present size.
+    pub fn granules(&self) -> u64 {
+        self.header.size.div_ceil(self.header.block_size.granule())
     }
 
     /// Levels that a map of the present size needs.

@@ -22,7 +22,7 @@ mod running;
 
 use block::{ByteLen, ByteOffset, Seq};
 use engine::check::{self, Depth};
-use engine::{Limits, Op, OpenOptions, Pool, Since, Subject};
+use engine::{Limits, Op, OpenOptions, Pool, Runs, Since, Subject};
 
 use change::{Sums, change, change_pool, repair};
 use disk::{MemDisk, PAGE};
@@ -121,7 +121,14 @@ fn use_and_close(mut pool: Pool<MemDisk>) {
         let _ = pool.run(Op::ReadSnapshot { snapshot: id, offset, len });
         let _ = pool.run(Op::Usage { of: Subject::Snapshot(id) });
         for since in [Since::Start, Since::Seq(Seq(1)), Since::Snapshot(snapshots[0].id)] {
-            let _ = pool.run(Op::Changed { snapshot: id, since, from: offset, max: 3 });
+            let _ = pool.run(Op::Changed {
+                snapshot: id,
+                since,
+                from: offset,
+                to: None,
+                max: 3,
+                runs: Runs::Joined,
+            });
         }
     }
     if let Some(snapshot) = snapshots.last() {

@@ -77,7 +77,7 @@ impl Scene {
     fn snapshot(&mut self, volume: VolumeId, name: &str, internal: bool) -> SnapshotId {
         let spec = SnapshotSpec { name: name.into(), uid: [8; 16], internal, created: 1_234_567 };
         let position = self.position();
-        match self.run(Op::Snapshot { volume, position, spec }) {
+        match self.run(Op::Snapshot { volume, position: Some(position), spec }) {
             Reply::Snapshotted(id) => id,
             other => panic!("a snapshot ended as {other:?}"),
         }
@@ -129,7 +129,7 @@ impl Scene {
         self.run(Op::DeleteSnapshot { snapshot: old });
         self.zero(torn, 32 * MIB, 400 * MIB, Zeroing::Discard);
         let (position, state) = (self.position(), b"what replication keeps".to_vec());
-        self.run(Op::SetState { volume: torn, position, state });
+        self.run(Op::SetState { volume: torn, position: Some(position), state });
         self.pool.checkpoint().expect("a healthy disk");
     }
 
@@ -154,13 +154,13 @@ impl Scene {
         self.snapshot(main, "last", false);
         self.write(main, 12288, 4096, 16);
         let (position, size) = (self.position(), ByteLen(96 * MIB));
-        self.run(Op::Grow { volume: main, position, size });
+        self.run(Op::Grow { volume: main, position: Some(position), size });
         let position = self.position();
         self.run(Op::Mark { volume: main, position });
         let late = self.create("late", 8 * MIB, 65536, "lz4");
         self.write(late, 0, 1 << 16, 17);
         let (position, state) = (self.position(), b"of the journal".to_vec());
-        self.run(Op::SetState { volume: late, position, state });
+        self.run(Op::SetState { volume: late, position: Some(position), state });
         self.run(Op::Attach { volume: late, attached: true });
         self.run(Op::Flush);
     }

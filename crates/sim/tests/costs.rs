@@ -3,8 +3,8 @@ mod rot;
 
 use block::{ByteLen, ByteOffset, Data, Position, SectorSize, Seq};
 use engine::{
-    BlockSize, Changes, Compression, CreateOptions, Limits, Op, OpenOptions, Pool, Reply, Since,
-    SnapshotId, SnapshotSpec, VolumeId, VolumeSpec,
+    BlockSize, Changes, Compression, CreateOptions, Limits, Op, OpenOptions, Pool, Reply, Runs,
+    Since, SnapshotId, SnapshotSpec, VolumeId, VolumeSpec,
 };
 use sim::{CrashDisk, Rng};
 
@@ -67,7 +67,7 @@ impl Writer {
         let name = format!("snapshot {}", self.seq);
         let spec = SnapshotSpec { name, uid: [2; 16], internal: false, created: 0 };
         let (volume, position) = (self.volume, self.position());
-        match self.pool.run(Op::Snapshot { volume, position, spec }) {
+        match self.pool.run(Op::Snapshot { volume, position: Some(position), spec }) {
             Ok(Reply::Snapshotted(id)) => id,
             other => panic!("a snapshot ended as {other:?}"),
         }
@@ -94,7 +94,14 @@ impl Writer {
     }
 
     fn changed(&mut self, snapshot: SnapshotId, since: Since) -> Changes {
-        let op = Op::Changed { snapshot, since, from: ByteOffset(0), max: 1 << 15 };
+        let op = Op::Changed {
+            snapshot,
+            since,
+            from: ByteOffset(0),
+            to: None,
+            max: 1 << 15,
+            runs: Runs::Joined,
+        };
         match self.pool.run(op) {
             Ok(Reply::Changed(changes)) => changes,
             other => panic!("the question ended as {other:?}"),

@@ -3,8 +3,8 @@ mod hand;
 
 use block::{ByteLen, ByteOffset, Data, Position, SectorSize, Seq};
 use engine::{
-    ChangedRange, Op, OpError, Pool, Reply, Since, SnapshotId, SnapshotsOfDeleted, Staged, Stamps,
-    Subject, VolumeId, Zeroing,
+    ChangedRange, Op, OpError, Pool, Reply, Runs, Since, SnapshotId, SnapshotsOfDeleted, Staged,
+    Stamps, Subject, VolumeId, Zeroing,
 };
 use hand::{GRANULE, Hand, Tags};
 use sim::workload::open_options;
@@ -16,7 +16,9 @@ const POOL: u64 = 16 << 20;
 fn changed(hand: &mut Hand, snapshot: SnapshotId, since: Since, max: usize) -> Vec<ChangedRange> {
     let (mut from, mut ranges) = (ByteOffset(0), Vec::new());
     loop {
-        let Reply::Changed(page) = hand.run(Op::Changed { snapshot, since, from, max }) else {
+        let Reply::Changed(page) =
+            hand.run(Op::Changed { snapshot, since, from, to: None, max, runs: Runs::Joined })
+        else {
             panic!("no changes")
         };
         assert!(page.ranges.len() <= max, "as many as were asked for");
@@ -63,7 +65,7 @@ fn bring(
 
 fn adopt(hand: &mut Hand, volume: VolumeId, staging: VolumeId, seq: u64, stamps: Stamps) {
     let position = Position::new(1, seq);
-    hand.run(Op::Adopt { volume, staging, position, stamps });
+    hand.run(Op::Adopt { volume, staging, position, stamps, state: None });
     hand.places.insert(volume, seq);
 }
 
@@ -278,7 +280,7 @@ fn an_import_goes_on_after_a_kill_from_where_it_was() {
     let meanwhile = [
         Op::Write { volume, position, offset, data },
         Op::Zero { volume, position, offset, len, how: Zeroing::Zeroes },
-        Op::Grow { volume, position, size: ByteLen(2 * GRANULES * GRANULE) },
+        Op::Grow { volume, position: Some(position), size: ByteLen(2 * GRANULES * GRANULE) },
         Op::Rollback { volume, position, to: base, force: true },
     ];
     for op in meanwhile {
@@ -338,7 +340,7 @@ fn a_power_cut_while_adopting_leaves_the_old_content_or_the_new_one() {
         hand.pool.disk_mut().refuse_at(now + boundary);
         let (position, stamps) = (Position::new(1, 60), Stamps::Renew);
         // Somewhere in the adoption, its flush, or the checkpoint behind it the power goes.
-        let _ = hand.pool.run(Op::Adopt { volume, staging, position, stamps });
+        let _ = hand.pool.run(Op::Adopt { volume, staging, position, stamps, state: None });
         let _ = hand.pool.run(Op::Flush);
         let _ = hand.pool.checkpoint();
         let mut rng = Rng::new(boundary);

@@ -63,7 +63,7 @@ impl Scene {
             0 => {
                 let (position, name) = (self.position(volume), self.name());
                 let spec = SnapshotSpec { name, uid: [1; 16], internal: false, created: 0 };
-                let answer = self.pool.run(Op::Snapshot { volume, position, spec });
+                let answer = self.pool.run(Op::Snapshot { volume, position: Some(position), spec });
                 if !self.is_refused(&answer, "snapshot refused")
                     && let Ok(Reply::Snapshotted(id)) = answer
                 {
@@ -239,7 +239,7 @@ fn discards_below_a_snapshot_leave_enough_to_delete_it() {
         }
         let spec = SnapshotSpec { name: "s".into(), uid: [1; 16], internal: false, created: 0 };
         let position = next();
-        let answer = pool.run(Op::Snapshot { volume: kept, position, spec });
+        let answer = pool.run(Op::Snapshot { volume: kept, position: Some(position), spec });
         let Ok(Reply::Snapshotted(snapshot)) = answer else { panic!("a snapshot: {answer:?}") };
         let mut at = 0;
         while write(&mut pool, filler, next(), at, 65536).is_ok() {

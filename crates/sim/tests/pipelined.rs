@@ -3,8 +3,8 @@ mod hand;
 
 use block::{ByteLen, ByteOffset, Data, Position, SectorSize, Seq};
 use engine::{
-    Changes, CreateOptions, Op, OpError, Pool, Reply, RequestId, Since, SnapshotId, SnapshotSpec,
-    SnapshotsOfDeleted, Staged, Stamps, Subject, VolumeId, VolumeSpec,
+    Changes, CreateOptions, Op, OpError, Pool, Reply, RequestId, Runs, Since, SnapshotId,
+    SnapshotSpec, SnapshotsOfDeleted, Staged, Stamps, Subject, VolumeId, VolumeSpec,
 };
 use hand::{GRANULE, Hand, bytes_of};
 use sim::CrashDisk;
@@ -74,7 +74,7 @@ fn a_volume_is_not_deleted_over_a_snapshot_that_is_on_its_way() {
     let answers = together(
         &mut hand,
         vec![
-            Op::Snapshot { volume, position, spec },
+            Op::Snapshot { volume, position: Some(position), spec },
             Op::Delete { volume, snapshots: SnapshotsOfDeleted::Refuse },
         ],
     );
@@ -132,7 +132,14 @@ fn a_second_import_keeps_others_out_while_the_first_is_given_up() {
 }
 
 fn changed(hand: &mut Hand, snapshot: SnapshotId, since: Since) -> Changes {
-    let op = Op::Changed { snapshot, since, from: ByteOffset(0), max: 1000 };
+    let op = Op::Changed {
+        snapshot,
+        since,
+        from: ByteOffset(0),
+        to: None,
+        max: 1000,
+        runs: Runs::Joined,
+    };
     match hand.run(op) {
         Reply::Changed(changes) => changes,
         other => panic!("a question ended as {other:?}"),
@@ -166,7 +173,7 @@ fn an_import_keeps_the_stamps_of_the_volume_and_not_those_of_its_base() {
             progress: 1,
         });
         let stamps = Stamps::Keep;
-        hand.run(Op::Adopt { volume, staging, position, stamps });
+        hand.run(Op::Adopt { volume, staging, position, stamps, state: None });
         let now = hand.snapshot(volume);
         assert_eq!(hand.read(Subject::Snapshot(now), 1), bytes_of(1));
         assert_eq!(hand.read(Subject::Snapshot(seen), 1), bytes_of(3));

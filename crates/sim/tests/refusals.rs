@@ -14,7 +14,7 @@ fn discard(volume: VolumeId, seq: u64, offset: u64, len: u64) -> Op {
 }
 
 fn grow(volume: VolumeId, seq: u64, size: u64) -> Op {
-    Op::Grow { volume, position: Position::new(1, seq), size: ByteLen(size) }
+    Op::Grow { volume, position: Some(Position::new(1, seq)), size: ByteLen(size) }
 }
 
 fn fill(pool: &mut Pool<CrashDisk>, volume: VolumeId) {

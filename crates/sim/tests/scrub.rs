@@ -23,7 +23,7 @@ struct Scene {
 
 fn snapshot(pool: &mut Pool<CrashDisk>, volume: VolumeId, seq: u64, name: &str) -> SnapshotId {
     let spec = SnapshotSpec { name: name.into(), uid: [2; 16], internal: false, created: 1 };
-    match pool.run(Op::Snapshot { volume, position: Position::new(1, seq), spec }) {
+    match pool.run(Op::Snapshot { volume, position: Some(Position::new(1, seq)), spec }) {
         Ok(Reply::Snapshotted(id)) => id,
         other => panic!("a snapshot ended as {other:?}"),
     }

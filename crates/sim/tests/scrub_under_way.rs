@@ -20,14 +20,15 @@ fn scene() -> CrashDisk {
     let volume = create(&mut pool, "v", 1 << 20, 4096);
     write(&mut pool, volume, 1, 1);
     let spec = SnapshotSpec { name: "s".into(), uid: [2; 16], internal: false, created: 1 };
-    let taken = pool.run(Op::Snapshot { volume, position: Position::new(1, 2), spec });
+    let taken = pool.run(Op::Snapshot { volume, position: Some(Position::new(1, 2)), spec });
     let Ok(Reply::Snapshotted(snapshot)) = taken else { panic!("{taken:?}") };
     let spec = CloneSpec { name: "c".into(), uid: [3; 16], size: None };
     let cloned = pool.run(Op::Clone { snapshot, spec });
     let Ok(Reply::Created(clone)) = cloned else { panic!("{cloned:?}") };
     write(&mut pool, clone, 2, 3);
     let spec = SnapshotSpec { name: "t".into(), uid: [4; 16], internal: false, created: 1 };
-    pool.run(Op::Snapshot { volume, position: Position::new(1, 3), spec }).expect("a healthy disk");
+    pool.run(Op::Snapshot { volume, position: Some(Position::new(1, 3)), spec })
+        .expect("a healthy disk");
     pool.close().expect("a healthy pool")
 }
 

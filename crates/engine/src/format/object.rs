@@ -150,7 +150,7 @@ pub fn encode(page: &mut [u8], object: &Object) {
     let fields = Fields::of(object);
     let (map, header, state): (MapRoot, &Header, &[u8]) = match object {
         Object::Volume(volume) => (volume.map, &volume.header, &volume.state),
-        Object::Snapshot(cut) => (cut.map, &cut.header, &[]),
+        Object::Snapshot(cut) => (cut.map, &cut.header, &cut.state),
         Object::Orphan(orphan) => (orphan.map, &orphan.header, &[]),
     };
     w.number(2, fields.kind);
@@ -201,7 +201,7 @@ pub fn decode(page: &[u8]) -> Result<Object, Malformed> {
     let state = r.bytes(len, "state")?.to_vec();
     match fields.kind {
         KIND_VOLUME => Ok(Object::Volume(fields.volume(header, map, state))),
-        KIND_SNAPSHOT => Ok(Object::Snapshot(fields.cut(header, map))),
+        KIND_SNAPSHOT => Ok(Object::Snapshot(fields.cut(header, map, state))),
         KIND_ORPHAN => Ok(Object::Orphan(fields.orphan(header, map))),
         _ => Err(r.malformed("object kind")),
     }
@@ -226,7 +226,7 @@ impl Fields {
         }
     }
 
-    fn cut(&self, header: Header, map: MapRoot) -> Cut {
+    fn cut(&self, header: Header, map: MapRoot, state: Vec<u8>) -> Cut {
         Cut {
             volume: VolumeId(self.of),
             header,
@@ -238,6 +238,7 @@ impl Fields {
             internal: self.flags & FLAG_INTERNAL != 0,
             deleted: self.flags & FLAG_DELETED != 0,
             dropped: Granule(self.progress),
+            state,
         }
     }
 

@@ -4,6 +4,7 @@ use block::{Position, Seq, Term};
 use super::codec::{Malformed, Reader, Writer};
 use super::object;
 use super::page::Encoding;
+use crate::limits::STATE_MAX;
 use crate::units::{Checksum, Granule, Sector, SnapshotId, VolumeId};
 use crate::volume::Header;
 
@@ -68,6 +69,11 @@ pub enum Record {
         volume: VolumeId,
         attached: bool,
     },
+    /// What is left of the space that a volume was promised.
+    Credit {
+        volume: VolumeId,
+        sectors: u64,
+    },
     /// Everything of the volume up to here is frozen. The header has the snapshot's name and uid.
     Snapshot {
         volume: VolumeId,
@@ -111,8 +117,14 @@ pub enum Record {
         position: Position,
         staging: VolumeId,
         renew: bool,
+        /// The small state of replication, if it comes with it.
+        state: Option<Vec<u8>>,
     },
 }
+
+/// Flags of an adoption.
+const ADOPT_RENEW: u8 = 1;
+const ADOPT_STATE: u8 = 2;
 
 fn position(w: &mut Writer<'_>, position: Position) {
     w.number(8, position.term.0);
@@ -128,6 +140,14 @@ fn read_flag(r: &mut Reader<'_>) -> Result<bool, Malformed> {
         0 => Ok(false),
         1 => Ok(true),
         _ => Err(r.malformed("flag")),
+    }
+}
+
+/// All that is left, which an object page must have room for.
+fn read_state(r: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
+    match r.left() {
+        len if len > STATE_MAX => Err(r.malformed("state")),
+        len => Ok(r.bytes(len, "state")?.to_vec()),
     }
 }
 
@@ -151,6 +171,7 @@ impl Record {
                 Record::Create { header, .. } => object::header_len(header),
                 Record::Delete { .. } | Record::Attach { .. } => 1,
                 Record::Resize { .. } => 16 + 8,
+                Record::Credit { .. } => 8,
                 Record::State { state, .. } => 16 + state.len(),
                 Record::Mark { .. } => 16,
                 Record::Snapshot { header, .. } => 16 + 8 + 1 + 8 + object::header_len(header),
@@ -159,7 +180,7 @@ impl Record {
                 Record::Rollback { .. } => 16 + 8,
                 Record::Stage { .. } => 16,
                 Record::Staged { spans: list, .. } => 16 + spans(list),
-                Record::Adopt { .. } => 16 + 8 + 1,
+                Record::Adopt { state, .. } => 16 + 8 + 1 + state.as_ref().map_or(0, Vec::len),
             }
     }
 
@@ -179,6 +200,7 @@ impl Record {
             Record::Stage { .. } => 12,
             Record::Staged { .. } => 13,
             Record::Adopt { .. } => 14,
+            Record::Credit { .. } => 15,
         }
     }
 
@@ -214,6 +236,7 @@ impl Record {
                 object::encode_header(&mut w, header);
             }
             Record::DeleteSnapshot { .. } => {}
+            Record::Credit { sectors, .. } => w.number(8, *sectors),
             Record::Clone { snapshot, header, .. } => {
                 w.number(8, snapshot.0);
                 object::encode_header(&mut w, header);
@@ -231,10 +254,12 @@ impl Record {
                 w.number(8, *progress);
                 encode_spans(&mut w, spans);
             }
-            Record::Adopt { position: p, staging, renew, .. } => {
+            Record::Adopt { position: p, staging, renew, state, .. } => {
                 position(&mut w, *p);
                 w.number(8, staging.0);
-                w.byte(u8::from(*renew));
+                let has_state = if state.is_some() { ADOPT_STATE } else { 0 };
+                w.byte(if *renew { ADOPT_RENEW } else { 0 } | has_state);
+                w.bytes(state.as_deref().unwrap_or_default());
             }
         }
         assert_eq!(w.at(), len, "a record is as long as it said");
@@ -251,6 +276,7 @@ impl Record {
             | Record::State { volume, .. }
             | Record::Mark { volume, .. }
             | Record::Attach { volume, .. }
+            | Record::Credit { volume, .. }
             | Record::Snapshot { volume, .. }
             | Record::Clone { volume, .. }
             | Record::Rollback { volume, .. }
@@ -295,8 +321,7 @@ impl Record {
             }
             5 => {
                 let position = read_position(r)?;
-                let len = r.left();
-                Record::State { volume, position, state: r.bytes(len, "state")?.to_vec() }
+                Record::State { volume, position, state: read_state(r)? }
             }
             6 => Record::Mark { volume, position: read_position(r)? },
             7 => Record::Attach { volume, attached: read_flag(r)? },
@@ -327,12 +352,18 @@ impl Record {
                 progress: r.number(8, "progress")?,
                 spans: decode_spans(r)?,
             },
-            14 => Record::Adopt {
-                volume,
-                position: read_position(r)?,
-                staging: VolumeId(r.number(8, "staging volume")?),
-                renew: read_flag(r)?,
-            },
+            14 => {
+                let position = read_position(r)?;
+                let staging = VolumeId(r.number(8, "staging volume")?);
+                let flags = r.byte("flags")?;
+                if flags & !(ADOPT_RENEW | ADOPT_STATE) != 0 {
+                    return Err(r.malformed("flags"));
+                }
+                let has_state = flags & ADOPT_STATE != 0;
+                let state = if has_state { Some(read_state(r)?) } else { None };
+                Record::Adopt { volume, position, staging, renew: flags & ADOPT_RENEW != 0, state }
+            }
+            15 => Record::Credit { volume, sectors: r.number(8, "sectors")? },
             _ => return Err(r.malformed("record kind")),
         })
     }

@@ -1,13 +1,14 @@
 //! What changed: one mechanism for catching up, mirrors, reports and tools.
 //!
 //! Entries carry the seq of their last change, holes too, and interior entries the highest below
-//! them; so only what changed later is looked into. With a base, what both have is left out.
+//! them; so only what changed later is looked into. With a base, all that differs from it is named.
 use std::ops::Range;
 
 use block::Seq;
 
 use crate::format::{Child, Entry, PagePtr};
 use crate::map::walk::{Enter, Guide, Seen, is_block};
+use crate::pool::Runs;
 
 /// A run of granules that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +20,14 @@ pub struct ChangedRun {
 }
 
 pub struct Changed {
-    /// `None`: everything that is allocated.
+    /// Only what changed later; `None`: whenever it changed.
     pub since: Option<Seq>,
+    /// Whether holes are named as well, or only what is allocated.
+    pub holes: bool,
     pub from: u64,
-    /// Granules of the content; what lies beyond is not there.
+    /// Granules of the content, or of the part of it that was asked for; nothing beyond is named.
     pub granules: u64,
+    pub by: Runs,
     pub runs: Vec<ChangedRun>,
     pub max: usize,
 }
@@ -37,7 +41,11 @@ impl Changed {
         }
         let full = self.runs.len() == self.max;
         match self.runs.last_mut() {
-            Some(last) if last.end == first && last.is_data == is_data => {
+            Some(last)
+                if last.end == first
+                    && last.is_data == is_data
+                    && (self.by == Runs::Joined || last.changed == changed) =>
+            {
                 last.end = end;
                 last.changed = last.changed.max(changed);
             }
@@ -62,7 +70,7 @@ impl Guide for Changed {
     fn hole(&mut self, seen: &Seen<'_, Child>) -> bool {
         // Zeros in both are no difference, whatever happened in between.
         let zeros = seen.others.iter().any(|other| matches!(other, Child::Hole { .. }));
-        if self.since.is_none() || !self.is_later(seen.changed) || zeros {
+        if !self.holes || !self.is_later(seen.changed) || zeros {
             return true;
         }
         self.add(&seen.span, false, seen.changed)
@@ -80,7 +88,7 @@ impl Guide for Changed {
             return true;
         }
         match entry {
-            Entry::Hole { .. } if self.since.is_none() => true,
+            Entry::Hole { .. } if !self.holes => true,
             Entry::Hole { .. } => self.add(&seen.span, false, seen.changed),
             Entry::Block(_) => self.add(&seen.span, true, seen.changed),
         }

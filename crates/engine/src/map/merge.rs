@@ -115,6 +115,8 @@ pub struct Merge {
     cursor: u64,
     /// The top of what was cut off.
     cut: Child,
+    /// Those of the volume.
+    granules: u64,
 }
 
 pub enum MergeStep {
@@ -127,8 +129,9 @@ pub enum MergeStep {
 }
 
 impl Merge {
-    pub fn new(volume: VolumeId, old: MapRoot, height: u8) -> Merge {
-        Merge { volume, height, map: old, stack: Vec::new(), cursor: 0, cut: Child::NEVER }
+    pub fn new(volume: VolumeId, old: MapRoot, height: u8, granules: u64) -> Merge {
+        let (stack, cut) = (Vec::new(), Child::NEVER);
+        Merge { volume, height, map: old, stack, cursor: 0, cut, granules }
     }
 
     pub fn step<D: Disk>(
@@ -199,6 +202,7 @@ impl Merge {
         let index = at >> (7 * (u32::from(level) + 1)).min(63);
         let start = index << (7 * (u32::from(level) + 1));
         let end = (index + 1) << (7 * (u32::from(level) + 1));
+        let slots = slots_within(level, index, self.granules);
         let mut page = Buf::zeroed(MAP_PAGE);
         let old = match (below, update) {
             // Zeros over zeros leave a stamp as well: between the two there may have been a block
@@ -211,7 +215,7 @@ impl Merge {
                 return Ok(true);
             }
             (Child::Hole { changed }, _) => {
-                fill_with_holes(&mut page, level, changed);
+                fill_with_holes(&mut page, level, changed, slots);
                 None
             }
             (Child::Page { .. }, Update::Hole { count, changed, .. })
@@ -231,7 +235,7 @@ impl Merge {
                         return Err(CheckpointError::PageDamaged { what: "volume map", problem });
                     }
                 }
-                push_down(&mut page, level, changed);
+                push_down(&mut page, level, changed, slots);
                 Some(ptr)
             }
         };
@@ -247,7 +251,7 @@ impl Merge {
         changed: Seq,
         cx: &mut MergeContext<'_, D>,
     ) {
-        let stamped = if cx.stampless_holes { hole } else { hole.stamped(changed) };
+        let stamped = if cx.stampless_holes { hole } else { Child::Hole { changed } };
         match (within, self.stack.last_mut()) {
             (Some(within), Some(top)) => {
                 set_child(&mut top.page, within, stamped);
@@ -267,8 +271,7 @@ impl Merge {
         end: u64,
         cx: &mut MergeContext<'_, D>,
     ) {
-        let changed =
-            if cx.stampless_holes { below.changed() } else { changed.max(below.changed()) };
+        let changed = if cx.stampless_holes { below.changed() } else { changed };
         let hole = Child::Hole { changed };
         let owned = below.ptr().is_some_and(|ptr| cx.floor.owns_page(ptr, end));
         let (Some(within), Some(top)) = (within, self.stack.last_mut()) else {
@@ -325,7 +328,7 @@ impl Merge {
                 let end = (at + count).min(top.end());
                 for granule in at..end {
                     let old = entry(&top.page, to_usize(granule) % FAN_OUT).changed();
-                    let changed = if cx.stampless_holes { old } else { changed.max(old) };
+                    let changed = if cx.stampless_holes { old } else { changed };
                     replace(top, granule, Entry::Hole { changed }, cx.floor, cx.freed);
                 }
                 self.cursor = end;
@@ -432,12 +435,20 @@ pub fn free_page(ptr: PagePtr, sectors: u64, freed: &mut Vec<Extent>) {
     freed.extend(ptr.places.map(|start| Extent { start, sectors }));
 }
 
-fn fill_with_holes(page: &mut Buf, level: u8, changed: Seq) {
+/// How many slots of a page, from its first one on, have something of a volume's granules. What
+/// lies behind a volume's end can never be changed, so a stamp there would stay for ever.
+pub fn slots_within(level: u8, index: u64, granules: u64) -> usize {
+    let first = index << (7 * (u32::from(level) + 1));
+    let slots = granules.saturating_sub(first).div_ceil(1 << (7 * u32::from(level)));
+    to_usize(slots.min(FAN_OUT as u64))
+}
+
+fn fill_with_holes(page: &mut Buf, level: u8, changed: Seq, slots: usize) {
     blank_page(page);
     if changed == Seq(0) {
         return;
     }
-    for within in 0..FAN_OUT {
+    for within in 0..slots {
         match level {
             0 => set_entry(page, within, Entry::Hole { changed }),
             _ => set_child(page, within, Child::Hole { changed }),
@@ -447,11 +458,11 @@ fn fill_with_holes(page: &mut Buf, level: u8, changed: Seq) {
 
 /// A stamp above a page that is higher than all in it stands for every entry: before the page is
 /// changed, they get it themselves.
-pub fn push_down(page: &mut Buf, level: u8, stamp: Seq) {
+pub fn push_down(page: &mut Buf, level: u8, stamp: Seq, slots: usize) {
     if summary(page, level).changed >= stamp {
         return;
     }
-    for within in 0..FAN_OUT {
+    for within in 0..slots {
         match level {
             0 => {
                 let stamped = match entry(page, within) {

@@ -10,7 +10,7 @@ use block::{Buf, Disk, Seq};
 use crate::error::CheckpointError;
 use crate::format::{Child, FAN_OUT, PageId, PageKind, PagePtr, child, set_child};
 use crate::limits::MAP_PAGE;
-use crate::map::merge::{free_page, push_down, summary};
+use crate::map::merge::{free_page, push_down, slots_within, summary};
 use crate::map::{Got, MergeContext, Waiter};
 use crate::units::{VolumeId, to_usize};
 use crate::volume::MapRoot;
@@ -42,10 +42,10 @@ struct Side {
 
 impl Side {
     /// The page with the stamps that its entries really have.
-    fn stamped(&self, level: u8) -> Option<Buf> {
+    fn stamped(&self, level: u8, slots: usize) -> Option<Buf> {
         let mut page = Buf::zeroed(MAP_PAGE);
         page.copy_from_slice(self.page.as_ref()?);
-        push_down(&mut page, level, self.changed);
+        push_down(&mut page, level, self.changed, slots);
         Some(page)
     }
 }
@@ -59,12 +59,21 @@ pub struct Restamp {
     entering: Option<Entering>,
     begun: bool,
     budget: u64,
+    /// Those of the volume: what lies behind is not there, and is not stamped.
+    granules: u64,
 }
 
 impl Restamp {
-    pub fn new(volume: VolumeId, map: MapRoot, old: MapRoot, stamp: Seq, budget: u64) -> Restamp {
+    pub fn new(
+        volume: VolumeId,
+        map: MapRoot,
+        old: MapRoot,
+        stamp: Seq,
+        budget: u64,
+        granules: u64,
+    ) -> Restamp {
         let (stack, entering, begun) = (Vec::new(), None, false);
-        Restamp { volume, stamp, map, old, stack, entering, begun, budget }
+        Restamp { volume, stamp, map, old, stack, entering, begun, budget, granules }
     }
 
     /// The stamped map, or `None` while something is being read.
@@ -87,7 +96,8 @@ impl Restamp {
                 // A lower map that was there before: all of it is taken to differ, unless there is
                 // nothing in either.
                 let nothing = new.ptr().is_none() && old.ptr().is_none();
-                self.map.root = new.stamped(if nothing { old.changed() } else { self.stamp });
+                let old = old.changed().min(self.stamp);
+                self.map.root = new.stamped(if nothing { old } else { self.stamp });
             }
         }
         loop {
@@ -118,9 +128,10 @@ impl Restamp {
     fn compare(&mut self, new: Child, old: Child, level: u8, index: u64) -> Child {
         match (new, old) {
             // The same, but it may have been something else in between: the stamp of that stays.
-            (Child::Hole { .. }, Child::Hole { .. }) => new.stamped(old.changed()),
+            // But no stamp is above the volume's position, which a jump may have lowered.
+            (Child::Hole { .. }, Child::Hole { .. }) => new.stamped(old.changed().min(self.stamp)),
             (Child::Page { ptr: a, .. }, Child::Page { ptr: b, .. }) if a == b => {
-                new.stamped(old.changed())
+                new.stamped(old.changed().min(self.stamp))
             }
             (Child::Page { ptr: a, .. }, Child::Page { ptr: b, .. })
                 if level > 0 && self.budget > 0 =>
@@ -154,8 +165,9 @@ impl Restamp {
                 }
             };
         }
-        let (Some(page), Some(old)) = (entering.new.stamped(level), entering.old.stamped(level))
-        else {
+        let slots = slots_within(level, index, self.granules);
+        let sides = (entering.new.stamped(level, slots), entering.old.stamped(level, slots));
+        let (Some(page), Some(old)) = sides else {
             return Ok(false);
         };
         let ptr = entering.new.ptr;

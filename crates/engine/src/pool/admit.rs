@@ -24,8 +24,8 @@ impl<D: Disk> Pool<D> {
             Op::ReadSnapshot { snapshot, offset, len } => {
                 self.accept_read(id, Subject::Snapshot(snapshot), offset, len)
             }
-            Op::Changed { snapshot, since, from, max } => {
-                self.accept_changed(id, snapshot, since, from, max)
+            Op::Changed { snapshot, since, from, to, max, runs } => {
+                self.accept_changed(id, snapshot, since, (from, to), max, runs)
             }
             Op::Usage { of } => self.accept_usage(id, of),
             Op::Repair { of, offset, data } => self.accept_repair(id, of, offset, data),
@@ -72,11 +72,9 @@ impl<D: Disk> Pool<D> {
                 Ok(Kind::Mark { volume, position })
             }
             Op::SetState { volume, position, state } => {
-                self.check_position(volume, position)?;
-                match state.len() {
-                    len if len > STATE_MAX => Err(OpError::StateTooLong { len }),
-                    _ => Ok(Kind::SetState { volume, position, state }),
-                }
+                self.check_place(volume, position)?;
+                check_state(&state)?;
+                Ok(Kind::SetState { volume, position, state })
             }
             Op::Grow { volume, position, size } => self.accept_grow(volume, position, size),
             Op::Create { spec } => self.accept_create(spec),
@@ -85,6 +83,7 @@ impl<D: Disk> Pool<D> {
                 self.live(volume)?;
                 Ok(Kind::Attach { volume, attached })
             }
+            Op::Credit { volume, bytes } => self.accept_credit(volume, bytes),
             Op::Snapshot { volume, position, spec } => self.accept_snapshot(volume, position, spec),
             Op::DeleteSnapshot { snapshot } => {
                 self.shown(snapshot)?;
@@ -98,8 +97,8 @@ impl<D: Disk> Pool<D> {
             Op::StageData { staging, changed, offset, content, progress } => {
                 self.accept_staged(staging, changed, offset, content, progress)
             }
-            Op::Adopt { volume, staging, position, stamps } => {
-                self.accept_adopt(volume, staging, position, stamps)
+            Op::Adopt { volume, staging, position, stamps, state } => {
+                self.accept_adopt(volume, staging, position, stamps, state)
             }
             Op::Read { .. }
             | Op::ReadSnapshot { .. }
@@ -163,7 +162,7 @@ impl<D: Disk> Pool<D> {
     fn accept_grow(
         &mut self,
         id: VolumeId,
-        position: Position,
+        position: Option<Position>,
         size: ByteLen,
     ) -> Result<Kind, OpError> {
         let volume = self.unstaged(id)?;
@@ -172,7 +171,7 @@ impl<D: Disk> Pool<D> {
         if size < has {
             return Err(OpError::Shrink { has, asked: size });
         }
-        self.check_position(id, position)?;
+        self.check_place(id, position)?;
         Ok(Kind::Grow { volume: id, position, size })
     }
 
@@ -235,10 +234,22 @@ impl<D: Disk> Pool<D> {
         if asked.seq.0 >= SEQ_MAX {
             return Err(OpError::SeqTooHigh { asked });
         }
+        // Whether it follows without a gap is known when its turn has come.
+        if self.volumes[&id].in_order {
+            return Ok(());
+        }
         if asked.seq <= at.seq || asked.term < at.term {
             return Err(OpError::NotAscending { asked, at });
         }
         Ok(())
+    }
+
+    /// The place that an operation takes in the sequence, if it takes one.
+    pub(super) fn check_place(&self, id: VolumeId, asked: Option<Position>) -> Result<(), OpError> {
+        match asked {
+            Some(asked) => self.check_position(id, asked),
+            None => self.live(id).map(|_| ()),
+        }
     }
 
     /// Whether a range is within a volume or snapshot; returns its granule.
@@ -272,9 +283,36 @@ impl<D: Disk> Pool<D> {
 }
 
 impl<D: Disk> Pool<D> {
+    /// From now on, operations of a volume that have a position are done only if it follows the
+    /// volume's own without a gap; others get [`OpError::Gap`] when their turn comes. So when one
+    /// is refused, everything behind it is, and all of it can be submitted again. Adoptions, which
+    /// take a volume anywhere, and operations without a position are not held to it.
+    ///
+    /// Off when a pool is opened.
+    pub fn keep_order(&mut self, volume: VolumeId, on: bool) -> Result<(), OpError> {
+        self.live(volume)?;
+        self.volumes.get_mut(&volume).expect("looked up above").in_order = on;
+        Ok(())
+    }
+
+    /// Why the operation in front does not follow what its volume has.
+    fn leaves_gap(&mut self) -> Option<OpError> {
+        let kind = &self.queue.front()?.kind;
+        if matches!(kind, Kind::Adopt { .. }) {
+            return None;
+        }
+        let (id, asked) = kind.position()?;
+        let at = self.volumes.get(&id).filter(|volume| volume.in_order)?.kept.position;
+        let follows = asked.seq.0 == at.seq.0 + 1 && asked.term >= at.term;
+        (!follows).then_some(OpError::Gap { asked, at })
+    }
+
     /// An operation was accepted in view of one before it, which was then refused: the operation
     /// in front is judged again by what really is.
     pub(super) fn became_illegal(&mut self) -> Option<OpError> {
+        if let Some(gap) = self.leaves_gap() {
+            return Some(gap);
+        }
         let front = self.queue.front()?;
         let gone = |snapshot: SnapshotId, pool: &Self| {
             let found = pool.snapshots.get(&snapshot).filter(|found| !found.cut.deleted);
@@ -360,6 +398,13 @@ impl<D: Disk> Pool<D> {
             _ => {}
         }
         volume.front.position = position.unwrap_or(volume.kept.position);
+    }
+}
+
+pub(super) fn check_state(state: &[u8]) -> Result<(), OpError> {
+    match state.len() {
+        len if len > STATE_MAX => Err(OpError::StateTooLong { len }),
+        _ => Ok(()),
     }
 }
 

@@ -5,11 +5,12 @@
 //! copy 2. Only now the epoch counts: the journal is trimmed and freed space may be reused.
 use std::collections::{BTreeMap, VecDeque};
 
-use block::{Buf, Disk, Position};
+use block::{Buf, Disk};
 
 use crate::error::CheckpointError;
 use crate::format::{SUPERBLOCK_LEN, SpaceRoot, Superblock};
 use crate::map::{DirectoryContext, DirectoryEdit, DirectoryStep, PageWriter};
+use crate::pool::flush::Covered;
 use crate::pool::maps::{Running, Work};
 use crate::pool::{Condition, Pool, Purpose};
 use crate::snapshot::{Jump, Object};
@@ -25,7 +26,7 @@ enum Phase {
     /// The flush that makes them durable.
     Flush {
         through: Slot,
-        covered: BTreeMap<VolumeId, Position>,
+        covered: Covered,
     },
     /// Copy 0 or 1 of the superblock is being written, or flushed.
     Copy {

@@ -56,7 +56,7 @@ impl<D: Disk> Pool<D> {
                 if let Some(volume) = self.volumes.get_mut(&id) {
                     volume.held = position;
                 }
-                self.flush.note_held(id, position);
+                self.flush.note_held(id, sealed.slot, position);
             }
             for (id, reply) in sealed.replies {
                 self.answer(id, Ok(reply));

@@ -13,17 +13,21 @@ pub struct Flush {
     /// The flush on the device: what was held when it was issued.
     under_way: Option<Slot>,
     /// Positions that became held since the last flush was issued, and those it covers.
-    held: BTreeMap<VolumeId, Position>,
-    covered: BTreeMap<VolumeId, Position>,
+    held: Covered,
+    covered: Covered,
 }
+
+/// Where volumes are after a slot. Of two positions the one of the later slot is newer, whichever
+/// is higher: a volume goes back when a history is undone.
+pub type Covered = BTreeMap<VolumeId, (Slot, Position)>;
 
 impl Flush {
     pub fn wait_for(&mut self, id: RequestId, through: Slot) {
         self.waiting.push((id, through));
     }
 
-    pub fn note_held(&mut self, volume: VolumeId, position: Position) {
-        self.held.insert(volume, position);
+    pub fn note_held(&mut self, volume: VolumeId, slot: Slot, position: Position) {
+        self.held.insert(volume, (slot, position));
     }
 
     pub fn is_idle(&self) -> bool {
@@ -65,16 +69,19 @@ impl<D: Disk> Pool<D> {
     }
 
     /// What a checkpoint's own flush covers: everything that was held when it was issued.
-    pub(super) fn take_held(&mut self) -> BTreeMap<VolumeId, Position> {
+    pub(super) fn take_held(&mut self) -> Covered {
         // A flush under way goes on; its positions stay with it.
         std::mem::take(&mut self.flush.held)
     }
 
-    pub(super) fn became_durable(&mut self, slot: Slot, covered: BTreeMap<VolumeId, Position>) {
+    pub(super) fn became_durable(&mut self, slot: Slot, covered: Covered) {
         self.durable = self.durable.max(slot);
-        for (id, position) in covered {
-            if let Some(volume) = self.volumes.get_mut(&id) {
-                volume.durable = volume.durable.max(position);
+        for (id, (slot, position)) in covered {
+            // A flush that was issued earlier may end later.
+            if let Some(volume) = self.volumes.get_mut(&id)
+                && slot >= volume.durable_by
+            {
+                (volume.durable, volume.durable_by) = (position, slot);
             }
         }
     }

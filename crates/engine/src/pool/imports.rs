@@ -4,6 +4,7 @@ use block::{ByteLen, ByteOffset, Disk, Position, Seq};
 
 use crate::error::OpError;
 use crate::limits::{SEQ_MAX, WRITE_MAX};
+use crate::pool::admit::check_state;
 use crate::pool::queue::{Content, Import, Kind};
 use crate::pool::{Pool, Staged, Stamps};
 use crate::units::{SnapshotId, VolumeId};
@@ -62,14 +63,20 @@ impl<D: Disk> Pool<D> {
         staging: VolumeId,
         position: Position,
         stamps: Stamps,
+        state: Option<Vec<u8>>,
     ) -> Result<Kind, OpError> {
         self.live(id)?;
         let is_for = self.live(staging)?.kept.staging.map(|staging| staging.of);
         if is_for != Some(id) {
             return Err(OpError::NotStaging { volume: staging });
         }
-        self.check_position(id, position)?;
-        Ok(Kind::Adopt { volume: id, staging, position, renew: stamps == Stamps::Renew })
+        // Not compared with the volume's own: what it has may be of a history that lost.
+        if position.seq.0 >= SEQ_MAX {
+            return Err(OpError::SeqTooHigh { asked: position });
+        }
+        check_state(state.as_deref().unwrap_or_default())?;
+        let renew = stamps == Stamps::Renew;
+        Ok(Kind::Adopt { volume: id, staging, position, renew, state })
     }
 
     /// Whether a volume still is what a snapshot of it has.
@@ -82,7 +89,7 @@ impl<D: Disk> Pool<D> {
         volume.kept.parent == Some(base) && ours.ptr() == theirs.ptr()
     }
 
-    /// Why an import in front can neither begin nor end, now that everything before it is merged.
+    /// Why a jump in front, or the beginning of an import, cannot be, now that everything before it is merged.
     pub(super) fn import_is_off(&mut self) -> Option<OpError> {
         match self.queue.front()?.kind {
             Kind::Stage { of, base, .. } => {
@@ -93,6 +100,12 @@ impl<D: Disk> Pool<D> {
                 // Every stamp must be of the volume's own sequence, which is at `position`
                 // afterwards: a higher one could not be told from a later change.
                 let highest = self.volumes[&staging].kept.map.root.changed();
+                let foreign = OpError::ForeignStamps { highest, at: position };
+                (highest > position.seq).then_some(foreign)
+            }
+            Kind::Rollback { to, position, .. } => {
+                // So it may be with a snapshot of a time that was undone since.
+                let highest = self.snapshots[&to].cut.map.root.changed();
                 let foreign = OpError::ForeignStamps { highest, at: position };
                 (highest > position.seq).then_some(foreign)
             }
@@ -119,12 +132,16 @@ impl<D: Disk> Pool<D> {
         staging: VolumeId,
         position: Position,
         renew: bool,
+        state: Option<Vec<u8>>,
     ) {
         let kept = &self.volumes[&staging].kept;
         let (map, parent) = (kept.map, kept.parent);
         self.jump(id, map, parent, renew.then_some(position));
         let volume = self.volumes.get_mut(&id).expect("it was accepted");
         volume.front.staged = None;
+        if let Some(state) = state {
+            volume.kept.state = state;
+        }
         // Nothing of the map is left to be dropped with it.
         let gone = self.volumes.get_mut(&staging).expect("looked at above");
         gone.kept.map = crate::volume::MapRoot::EMPTY;

@@ -85,6 +85,8 @@ pub struct VolumeInfo {
     pub staging: Option<StagingInfo>,
     pub held: Position,
     pub durable: Position,
+    /// What is left of the space that it was promised.
+    pub credit: ByteLen,
     pub state: Vec<u8>,
 }
 
@@ -118,6 +120,8 @@ pub struct SnapshotInfo {
     pub parent: Option<SnapshotId>,
     /// Snapshots and volumes that go on from it.
     pub children: usize,
+    /// Replication's, as the volume had it at the snapshot.
+    pub state: Vec<u8>,
 }
 
 /// Memory of an open pool, in bytes: what is used, and what it never exceeds.
@@ -174,6 +178,7 @@ impl<D: Disk> Pool<D> {
                 .map(|staging| StagingInfo { of: staging.of, progress: staging.progress }),
             held: volume.held,
             durable: volume.durable,
+            credit: self.space.layout.bytes(volume.kept.credit),
             state: volume.kept.state.clone(),
         })
         .collect()
@@ -200,6 +205,7 @@ impl<D: Disk> Pool<D> {
                 stored: self.space.layout.bytes(held.stored),
                 parent: cut.parent,
                 children: self.children(snapshot.id).len(),
+                state: cut.state.clone(),
             }
         };
         self.snapshots.values().map(info).collect()

@@ -6,7 +6,7 @@ use block::{ByteLen, ByteOffset, Disk, Seq};
 
 use crate::error::OpError;
 use crate::map::{Changed, ChangedRun, Unique, Walk, WalkContext, WalkStep};
-use crate::pool::{ChangedRange, Changes, Pool, Reply, RequestId, Since, Subject, Usage};
+use crate::pool::{ChangedRange, Changes, Pool, Reply, RequestId, Runs, Since, Subject, Usage};
 use crate::units::{Epoch, Granule, ObjectId, SnapshotId};
 use crate::volume::MapRoot;
 
@@ -47,13 +47,13 @@ impl<D: Disk> Pool<D> {
         id: RequestId,
         snapshot: SnapshotId,
         since: Since,
-        from: ByteOffset,
+        (from, to): (ByteOffset, Option<ByteOffset>),
         max: usize,
+        runs: Runs,
     ) -> Result<(), OpError> {
         let cut = &self.shown(snapshot)?.cut;
-        let (base, seq) = match since {
-            Since::Start => (None, None),
-            Since::Seq(seq) => (None, Some(seq)),
+        let base = match since {
+            Since::Start | Since::Seq(_) => None,
             Since::Snapshot(base) => {
                 let found = &self.shown(base)?.cut;
                 if found.volume != cut.volume {
@@ -63,14 +63,18 @@ impl<D: Disk> Pool<D> {
                 if found.position > cut.position {
                     return Err(OpError::BaseIsNewer { base, snapshot });
                 }
-                (Some(base), Some(found.position.seq))
+                Some(base)
             }
         };
         let granule = cut.header.block_size.granule();
         let guide = Changed {
-            since: seq,
+            // Not by the seq of the base as well: where a history was undone in between, what
+            // differs may have lower stamps.
+            since: if let Since::Seq(seq) = since { Some(seq) } else { None },
+            holes: since != Since::Start,
             from: from.0 / granule,
-            granules: cut.header.size.div_ceil(granule),
+            granules: to.map_or(cut.header.size, |to| to.0.min(cut.header.size)).div_ceil(granule),
+            by: runs,
             runs: Vec::new(),
             max: max.clamp(1, RANGES_MAX),
         };

@@ -104,7 +104,8 @@ impl<D: Disk> Pool<D> {
                 self.orphan_map(job, id, jump.old, floor);
                 let stamp = jump.stamp.filter(|_| !self.faulty_rollback());
                 stamp.map(|stamp| {
-                    let restamp = Restamp::new(id, map, jump.old, stamp, jump.budget);
+                    let granules = job.volume(id).granules();
+                    let restamp = Restamp::new(id, map, jump.old, stamp, jump.budget, granules);
                     Running::Jump(id, Box::new(restamp))
                 })
             }
@@ -117,9 +118,9 @@ impl<D: Disk> Pool<D> {
                     Some(other) => panic!("a sealed layer has a snapshot, not {other:?}"),
                 };
                 let kept = job.volume(volume);
-                let (map, height) = (kept.map, kept.needed_height());
+                let (map, height, granules) = (kept.map, kept.needed_height(), kept.granules());
                 let floor = self.merge_floor(job, parent);
-                let merge = Merge::new(volume, map, height);
+                let merge = Merge::new(volume, map, height, granules);
                 Some(Running::Layer(volume, at, floor, Box::new(merge)))
             }
             Work::Delete(id) => {

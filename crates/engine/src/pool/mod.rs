@@ -8,6 +8,7 @@ mod change;
 mod checkpoint;
 mod complete;
 mod create;
+mod credit;
 mod device;
 mod family;
 mod flush;
@@ -33,6 +34,7 @@ use block::{ByteLen, ByteOffset, Data, Disk, Position, Seq};
 
 pub use blocking::{read as blocking_read, reads as blocking_reads};
 pub use create::{CreateOptions, create};
+pub use credit::write_cost;
 pub use device::{Device, Purpose, ReadKey};
 pub use info::{Counters, Memory, PoolInfo, SnapshotInfo, StagingInfo, VolumeInfo};
 pub use open::{Inspection, OpenOptions, inspect, read_directory, read_page};
@@ -96,15 +98,17 @@ pub enum Op {
         volume: VolumeId,
         position: Position,
     },
-    /// Replication's own state, committed together with a position.
+    /// Replication's own state, committed together with a position. Without one it takes no place
+    /// in the sequence: it is kept beside everything that was submitted to the volume before.
     SetState {
         volume: VolumeId,
-        position: Position,
+        position: Option<Position>,
         state: Vec<u8>,
     },
+    /// Without a position it takes no place in the sequence.
     Grow {
         volume: VolumeId,
-        position: Position,
+        position: Option<Position>,
         size: ByteLen,
     },
     Create {
@@ -120,10 +124,11 @@ pub enum Op {
         volume: VolumeId,
         attached: bool,
     },
-    /// A frozen point of everything that was submitted to this volume before.
+    /// A frozen point of everything that was submitted to this volume before. Without a position
+    /// it takes no place in the sequence, and has the one that the volume is at.
     Snapshot {
         volume: VolumeId,
-        position: Position,
+        position: Option<Position>,
         spec: SnapshotSpec,
     },
     /// The snapshot is gone at once; its space comes back step by step. While volumes that were
@@ -149,6 +154,12 @@ pub enum Op {
         /// Also while the volume is attached.
         force: bool,
     },
+    /// Space that is promised to a volume from now on: others leave it free, and the volume's
+    /// writes use it up. Refused if there is not so much; less than before is always possible.
+    Credit {
+        volume: VolumeId,
+        bytes: ByteLen,
+    },
     /// Begins an import: a hidden volume with the present content of a volume, as its newest
     /// snapshot has it, takes what arrives; [`Op::Adopt`] makes it the volume's.
     Stage {
@@ -164,19 +175,26 @@ pub enum Op {
         content: Staged,
         progress: u64,
     },
-    /// Ends an import: the volume has the content of the staging volume, all or nothing.
+    /// Ends an import: the volume has the content of the staging volume, all or nothing. It may
+    /// have any position afterwards, also a lower one: a replica undoes the end of a history that
+    /// lost.
     Adopt {
         volume: VolumeId,
         staging: VolumeId,
         position: Position,
         stamps: Stamps,
+        /// Replication's own state, committed together with it; `None` leaves it as it is.
+        state: Option<Vec<u8>>,
     },
-    /// What changed in a snapshot's content, at most `max` ranges from `from` on.
+    /// What changed in a snapshot's content, at most `max` ranges from `from` on and before `to`,
+    /// or the end.
     Changed {
         snapshot: SnapshotId,
         since: Since,
         from: ByteOffset,
+        to: Option<ByteOffset>,
         max: usize,
+        runs: Runs,
     },
     /// Good bytes of a granule whose stored copy is damaged. They replace it where it lies, so
     /// everything that shares it is whole again; they must be what was stored.
@@ -245,6 +263,16 @@ pub enum Since {
     Snapshot(SnapshotId),
 }
 
+/// What is told as one range of an answer to what changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// What lies side by side, whenever it changed.
+    Joined,
+    /// What lies side by side and changed by the same operation, so that a copy of it can have the
+    /// same stamps.
+    ByStamp,
+}
+
 /// The answer to an operation. All but reads mean: held.
 #[derive(Debug)]
 pub enum Reply {
@@ -264,7 +292,7 @@ pub struct ChangedRange {
     pub len: ByteLen,
     /// Whether it is allocated; if not, it reads as zeros.
     pub is_data: bool,
-    /// The highest stamp in it.
+    /// The highest stamp in it; the only one if runs are asked for by stamp.
     pub changed: Seq,
 }
 

@@ -195,6 +195,7 @@ impl<D: Wait> Pool<D> {
             CheckpointError::PoolFailed { reason } => OpenError::Failed { reason },
         })?;
         pool.counters.pages_read_at_open += pool.pages.reads;
+        pool.clamp_credits();
         Ok(pool)
     }
 

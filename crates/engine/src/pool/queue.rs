@@ -78,18 +78,67 @@ pub struct Import {
 pub enum Kind {
     Change(Box<Change>),
     Flush,
-    Mark { volume: VolumeId, position: Position },
-    SetState { volume: VolumeId, position: Position, state: Vec<u8> },
-    Grow { volume: VolumeId, position: Position, size: ByteLen },
-    Create { volume: VolumeId, spec: VolumeSpec },
-    Delete { volume: VolumeId, snapshots: bool },
-    Attach { volume: VolumeId, attached: bool },
-    Snapshot { volume: VolumeId, position: Position, snapshot: SnapshotId, spec: SnapshotSpec },
-    DeleteSnapshot { snapshot: SnapshotId },
-    Clone { volume: VolumeId, snapshot: SnapshotId, header: Box<Header> },
-    Rollback { volume: VolumeId, position: Position, to: SnapshotId },
-    Stage { volume: VolumeId, of: VolumeId, base: SnapshotId },
-    Adopt { volume: VolumeId, staging: VolumeId, position: Position, renew: bool },
+    Mark {
+        volume: VolumeId,
+        position: Position,
+    },
+    SetState {
+        volume: VolumeId,
+        position: Option<Position>,
+        state: Vec<u8>,
+    },
+    Grow {
+        volume: VolumeId,
+        position: Option<Position>,
+        size: ByteLen,
+    },
+    Create {
+        volume: VolumeId,
+        spec: VolumeSpec,
+    },
+    Delete {
+        volume: VolumeId,
+        snapshots: bool,
+    },
+    Attach {
+        volume: VolumeId,
+        attached: bool,
+    },
+    Credit {
+        volume: VolumeId,
+        sectors: u64,
+    },
+    Snapshot {
+        volume: VolumeId,
+        position: Option<Position>,
+        snapshot: SnapshotId,
+        spec: SnapshotSpec,
+    },
+    DeleteSnapshot {
+        snapshot: SnapshotId,
+    },
+    Clone {
+        volume: VolumeId,
+        snapshot: SnapshotId,
+        header: Box<Header>,
+    },
+    Rollback {
+        volume: VolumeId,
+        position: Position,
+        to: SnapshotId,
+    },
+    Stage {
+        volume: VolumeId,
+        of: VolumeId,
+        base: SnapshotId,
+    },
+    Adopt {
+        volume: VolumeId,
+        staging: VolumeId,
+        position: Position,
+        renew: bool,
+        state: Option<Vec<u8>>,
+    },
 }
 
 impl Kind {
@@ -102,6 +151,7 @@ impl Kind {
             | Kind::Grow { volume, .. }
             | Kind::Create { volume, .. }
             | Kind::Attach { volume, .. }
+            | Kind::Credit { volume, .. }
             | Kind::Snapshot { volume, .. }
             | Kind::Clone { volume, .. }
             | Kind::Rollback { volume, .. }
@@ -118,15 +168,16 @@ impl Kind {
             Kind::Change(change) if change.import.is_some() => None,
             Kind::Change(change) => Some((change.volume, change.position)),
             Kind::Mark { volume, position }
-            | Kind::SetState { volume, position, .. }
-            | Kind::Snapshot { volume, position, .. }
             | Kind::Rollback { volume, position, .. }
-            | Kind::Adopt { volume, position, .. }
-            | Kind::Grow { volume, position, .. } => Some((*volume, *position)),
+            | Kind::Adopt { volume, position, .. } => Some((*volume, *position)),
+            Kind::SetState { volume, position, .. }
+            | Kind::Snapshot { volume, position, .. }
+            | Kind::Grow { volume, position, .. } => Some((*volume, (*position)?)),
             Kind::Flush
             | Kind::Create { .. }
             | Kind::Delete { .. }
             | Kind::Attach { .. }
+            | Kind::Credit { .. }
             | Kind::DeleteSnapshot { .. }
             | Kind::Clone { .. }
             | Kind::Stage { .. } => None,

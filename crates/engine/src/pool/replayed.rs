@@ -85,6 +85,10 @@ impl<D: Wait> Pool<D> {
                 self.touch(volume).attached = attached;
                 self.volumes.get_mut(&volume).expect("looked up").front.attached = attached;
             }
+            Record::Credit { volume, sectors } => {
+                self.replay_volume(volume)?;
+                self.touch(volume).credit = sectors;
+            }
             Record::Delete { volume, snapshots } => {
                 self.replay_volume(volume)?;
                 self.mark_deleting(volume, snapshots);
@@ -100,13 +104,13 @@ impl<D: Wait> Pool<D> {
                 self.replay_jump(volume, position)?;
                 self.roll_back(volume, position, to);
             }
-            Record::Adopt { volume, position, staging, renew } => {
+            Record::Adopt { volume, position, staging, renew, state } => {
                 self.replay_volume(staging)?;
                 self.replay_jump(volume, position)?;
                 if self.active.has(staging) {
                     return Err(malformed("import in a journal record"));
                 }
-                self.adopt(volume, staging, position, renew);
+                self.adopt(volume, staging, position, renew, state);
             }
             Record::Create { .. }
             | Record::Clone { .. }

@@ -13,18 +13,21 @@ use crate::volume::Volume;
 const SPARE_PAGES: u64 = 8;
 
 /// Levels of the map of the largest volume.
-const HEIGHT_MAX: u64 = 5;
+pub(super) const HEIGHT_MAX: u64 = 5;
 
 /// Objects that going on with dropping rewrites: an orphan, a snapshot, and what goes on from it.
 const DROP_RECORDS: u64 = 3;
 
 /// What the operation in front takes.
 struct Needs {
-    /// Sectors of data.
+    /// Sectors of data that are still to be found, and those that were found already.
     stored: u64,
+    found: u64,
     /// Map pages of the next checkpoint.
     nodes: u64,
     draw: Draw,
+    /// Whose credit it uses.
+    owner: Option<VolumeId>,
 }
 
 /// How far an operation may draw on the reserve.
@@ -75,6 +78,8 @@ impl<D: Disk> Pool<D> {
         self.space.pending() > 0
             || self.job.is_some()
             || !self.active.is_empty()
+            // Their records are set aside until they are written.
+            || !self.dirty.is_empty()
             || self.has_unfinished()
     }
 
@@ -85,7 +90,8 @@ impl<D: Disk> Pool<D> {
         let leaves = size.div_ceil(self.volumes[&id].granule()).div_ceil(128);
         // Above the leaves a map has hardly more than a 127th of their number.
         let pages = leaves.div_ceil(100) + HEIGHT_MAX;
-        let spare = self.space.free().saturating_sub(self.checkpoint_need());
+        let needed = self.checkpoint_need().saturating_add(self.credits_beside(None));
+        let spare = self.space.free().saturating_sub(needed);
         let affordable = spare / (8 * self.space.layout.page());
         pages.min(self.limits.stamped_pages).min(affordable)
     }
@@ -98,27 +104,39 @@ impl<D: Disk> Pool<D> {
         }
         let (free, spent) = (self.space.free(), self.checkpoint_need());
         let Some(needs) = self.needs() else { return Ok(false) };
-        let reserve = match needs.draw {
-            Draw::Nothing => self.superblock.reserve,
+        let nodes = needs.nodes * 2 * self.space.layout.page();
+        let covered =
+            needs.owner.is_some_and(|id| nodes + needs.stored + needs.found <= self.credit_of(id));
+        let left_free = match needs.draw {
+            // What others may have taken from the reserve since the credit was given is not missing
+            // here.
+            Draw::Nothing if covered => {
+                self.superblock.reserve / 2 + self.credits_beside(needs.owner)
+            }
+            Draw::Nothing => {
+                self.superblock.reserve.saturating_add(self.credits_beside(needs.owner))
+            }
             Draw::Half => self.superblock.reserve / 2,
             Draw::All => 0,
         };
-        let needed = spent + needs.nodes * 2 * self.space.layout.page() + needs.stored + reserve;
+        let needed = (spent + nodes + left_free).saturating_add(needs.stored);
         if needed <= free {
             return Ok(true);
         }
         if self.can_gain_space() {
             return Ok(false);
         }
-        let needed = ByteLen((needed - free) * self.space.layout.sector.bytes());
+        let needed = (needed - free).saturating_mul(self.space.layout.sector.bytes());
+        let needed = ByteLen(needed);
         Err(OpError::NoSpace { needed })
     }
 
     /// What the operation in front takes; `None`: its time has not come, a checkpoint is needed.
     fn needs(&mut self) -> Option<Needs> {
         let records = 2 * self.record_nodes();
-        let needs =
-            |nodes: u64, draw: Draw| Some(Needs { stored: 0, nodes: nodes + records, draw });
+        let needs = |nodes: u64, draw: Draw| {
+            Some(Needs { stored: 0, found: 0, nodes: nodes + records, draw, owner: None })
+        };
         // Only looked at here, but the queue gives it out for changing.
         let front = self.queue.front()?;
         match &front.kind {
@@ -128,6 +146,7 @@ impl<D: Disk> Pool<D> {
                 let (first, count) = (change.first, change.end.0 - change.first.0);
                 let granule = self.volumes[&id].granule();
                 let stored = change.missing(self.space.layout.per(granule));
+                let found = change.space.iter().map(|extent| extent.sectors).sum();
                 let zeros = matches!(change.content, Content::Zeros) || change.stored == 0;
                 if change.is_large_hole() && self.orphans.len() >= ORPHANS_MAX {
                     return None;
@@ -136,10 +155,17 @@ impl<D: Disk> Pool<D> {
                 let nodes = self.nodes_of(id, first, count, zeros, large);
                 let nodes = nodes + records + growth(&self.volumes[&id]);
                 let draw = if zeros && !import { Draw::Half } else { Draw::Nothing };
-                Some(Needs { stored, nodes, draw })
+                let owner = (draw == Draw::Nothing && !import).then_some(id);
+                Some(Needs { stored, found, nodes, draw, owner })
             }
             // A new object takes space for good.
-            Kind::Create { .. } | Kind::Snapshot { .. } => needs(HEIGHT_MAX, Draw::Nothing),
+            Kind::Create { .. } => needs(HEIGHT_MAX, Draw::Nothing),
+            // One that a user asked for has its place in the stream, and so its credit.
+            Kind::Snapshot { volume, spec, .. } => {
+                let owner = (!spec.internal).then_some(*volume);
+                let (nodes, draw) = (HEIGHT_MAX + records, Draw::Nothing);
+                Some(Needs { stored: 0, found: 0, nodes, draw, owner })
+            }
             Kind::Clone { snapshot, .. } => {
                 let snapshot = *snapshot;
                 if !self.is_settled(snapshot) { None } else { needs(0, Draw::Nothing) }
@@ -167,6 +193,15 @@ impl<D: Disk> Pool<D> {
                 let ready = self.can_jump(volume, None) && self.can_jump(staging, None);
                 if !ready { None } else { needs(4 * HEIGHT_MAX, Draw::Nothing) }
             }
+            // The credit that it has is its own to keep.
+            Kind::Credit { volume, sectors } => {
+                let (volume, stored) = (*volume, *sectors);
+                if stored <= self.credit_of(volume) {
+                    return needs(0, Draw::All);
+                }
+                let (draw, owner) = (Draw::Nothing, Some(volume));
+                Some(Needs { stored, found: 0, nodes: records, draw, owner })
+            }
             Kind::Mark { volume, .. } | Kind::SetState { volume, .. } => {
                 let height = u64::from(self.volumes[volume].height());
                 needs(height + growth(&self.volumes[volume]), Draw::Half)
@@ -175,6 +210,22 @@ impl<D: Disk> Pool<D> {
                 needs(DROP_RECORDS * self.record_nodes() + HEIGHT_MAX, Draw::All)
             }
         }
+    }
+
+    /// What the operation in front takes of its volume's credit, now that it has its space.
+    pub(super) fn spent_by_front(&mut self) -> Option<(VolumeId, u64)> {
+        let volume = match &self.queue.front()?.kind {
+            Kind::Change(change) => change.volume,
+            Kind::Snapshot { volume, spec, .. } if !spec.internal => *volume,
+            _ => return None,
+        };
+        // Nearly all volumes have none, and need not be reckoned with twice.
+        if self.credit_of(volume) == 0 {
+            return None;
+        }
+        let needs = self.needs()?;
+        let nodes = needs.nodes * 2 * self.space.layout.page();
+        Some((needs.owner?, nodes + needs.stored + needs.found))
     }
 
     /// Whether a snapshot has its map, and no checkpoint is under way that does not know of what

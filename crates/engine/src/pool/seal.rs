@@ -189,12 +189,16 @@ impl<D: Disk> Pool<D> {
             Turn::Wait => return Ok(Fit::Wait),
             Turn::Answered => return Ok(Fit::Sealed),
         }
+        let spent = self.spent_by_front();
         let Queued { id, kind } = self.queue.pop().expect("it is in front");
         let reply = kind.reply();
         let position = kind.position();
         let record = self.apply(kind, batch);
         batch.payload += record.len();
         batch.records.push(record);
+        if let Some((volume, sectors)) = spent {
+            self.spend_credit(volume, sectors, batch);
+        }
         batch.sealed.replies.push((id, reply));
         batch.sealed.positions.extend(position);
         Ok(Fit::Sealed)
@@ -205,17 +209,21 @@ impl<D: Disk> Pool<D> {
         if let Some((volume, position)) = kind.position() {
             self.volumes.get_mut(&volume).expect("it was accepted").kept.position = position;
         }
+        // What takes no place in the sequence is recorded with the one that its volume is at.
+        let at = |id: VolumeId, pool: &Self| pool.volumes[&id].kept.position;
         match kind {
             Kind::Change(change) => self.apply_change(*change, batch),
             Kind::Mark { volume, position } => {
                 self.touch(volume);
                 Record::Mark { volume, position }
             }
-            Kind::SetState { volume, position, state } => {
+            Kind::SetState { volume, state, .. } => {
+                let position = at(volume, self);
                 self.touch(volume).state = state.clone();
                 Record::State { volume, position, state }
             }
-            Kind::Grow { volume, position, size } => {
+            Kind::Grow { volume, size, .. } => {
+                let position = at(volume, self);
                 self.touch(volume).header.size = size.0;
                 Record::Resize { volume, position, size: size.0 }
             }
@@ -231,7 +239,12 @@ impl<D: Disk> Pool<D> {
                 self.touch(volume).attached = attached;
                 Record::Attach { volume, attached }
             }
-            Kind::Snapshot { volume, position, snapshot, spec } => {
+            Kind::Credit { volume, sectors } => {
+                self.touch(volume).credit = sectors;
+                Record::Credit { volume, sectors }
+            }
+            Kind::Snapshot { volume, snapshot, spec, .. } => {
+                let position = at(volume, self);
                 self.apply_snapshot(volume, position, snapshot, spec)
             }
             Kind::DeleteSnapshot { snapshot } => {
@@ -250,9 +263,9 @@ impl<D: Disk> Pool<D> {
                 self.insert_staging(volume, of, base);
                 Record::Stage { volume, of, base }
             }
-            Kind::Adopt { volume, staging, position, renew } => {
-                self.adopt(volume, staging, position, renew);
-                Record::Adopt { volume, position, staging, renew }
+            Kind::Adopt { volume, staging, position, renew, state } => {
+                self.adopt(volume, staging, position, renew, state.clone());
+                Record::Adopt { volume, position, staging, renew, state }
             }
             Kind::Flush => unreachable!("a flush has no record"),
         }
@@ -309,8 +322,10 @@ fn record_len_max(kind: &Kind) -> usize {
     match kind {
         // Worst of all: every other granule a hole, and all of them with a span of their own. So
         // one of 17 + 16 bytes for each that is stored, and one of 17 beside it.
-        Kind::Change(change) => 64 + to_usize(change.stored) * 50 + 3 * 17,
+        // And what is left of its volume's credit.
+        Kind::Change(change) => 64 + to_usize(change.stored) * 50 + 3 * 17 + 19,
         Kind::SetState { state, .. } => 64 + state.len(),
+        Kind::Adopt { state, .. } => 64 + state.as_ref().map_or(0, Vec::len),
         Kind::Create { spec, .. } => 64 + spec.name.len(),
         Kind::Snapshot { spec, .. } => 128 + spec.name.len(),
         Kind::Clone { header, .. } => 128 + header.name.len(),

@@ -53,12 +53,12 @@ impl<D: Disk> Pool<D> {
     pub(super) fn accept_snapshot(
         &self,
         volume: VolumeId,
-        position: Position,
+        position: Option<Position>,
         spec: SnapshotSpec,
     ) -> Result<Kind, OpError> {
         check_name(&spec.name)?;
         self.unstaged(volume)?;
-        self.check_position(volume, position)?;
+        self.check_place(volume, position)?;
         let known = self.shown_of(volume).any(|snapshot| snapshot.cut.header.name == spec.name);
         if known || self.queue.names_snapshot(volume, &spec.name) {
             return Err(OpError::DuplicateName { name: spec.name });
@@ -133,7 +133,8 @@ impl<D: Disk> Pool<D> {
         internal: bool,
         created: u64,
     ) {
-        let parent = self.touch(volume).parent.replace(id);
+        let kept = self.touch(volume);
+        let (parent, state) = (kept.parent.replace(id), kept.state.clone());
         let cut = Cut {
             volume,
             header,
@@ -145,6 +146,7 @@ impl<D: Disk> Pool<D> {
             internal,
             deleted: false,
             dropped: Granule(0),
+            state,
         };
         self.dirty.insert(id.into());
         self.active.seal(volume, id);

@@ -26,6 +26,7 @@ fn cut(parent: Option<SnapshotId>, birth: u64, dropped: u64) -> Cut {
         internal: false,
         deleted: false,
         dropped: Granule(dropped),
+        state: Vec::new(),
     }
 }
 

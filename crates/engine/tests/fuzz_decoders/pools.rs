@@ -95,9 +95,9 @@ fn made(sector: SectorSize, ending: &str) -> MemDisk {
     owner.write(e, 1 << 20, 8192);
     owner.discard(b, 1024, 150 << 10);
     let position = owner.next();
-    owner.run(Op::SetState { volume: c, position, state: vec![5; 100] });
+    owner.run(Op::SetState { volume: c, position: Some(position), state: vec![5; 100] });
     let position = owner.next();
-    owner.run(Op::Grow { volume: c, position, size: ByteLen(2 << 20) });
+    owner.run(Op::Grow { volume: c, position: Some(position), size: ByteLen(2 << 20) });
     let position = owner.next();
     owner.run(Op::Mark { volume: b, position });
     owner.run(Op::Delete { volume: b, snapshots: SnapshotsOfDeleted::Keep });
@@ -158,7 +158,7 @@ impl Owner {
         let position = self.next();
         let spec =
             SnapshotSpec { name: name.into(), uid: [8; 16], internal: false, created: 1 << 40 };
-        match self.run(Op::Snapshot { volume, position, spec }) {
+        match self.run(Op::Snapshot { volume, position: Some(position), spec }) {
             Reply::Snapshotted(snapshot) => snapshot,
             other => panic!("a snapshot was made as {other:?}"),
         }
@@ -187,7 +187,13 @@ impl Owner {
             }
             if round == "once" {
                 let position = self.next();
-                self.run(Op::Adopt { volume, staging, position, stamps: Stamps::Renew });
+                self.run(Op::Adopt {
+                    volume,
+                    staging,
+                    position,
+                    stamps: Stamps::Renew,
+                    state: None,
+                });
             }
         }
     }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use anyhow::{Result, anyhow, bail, ensure};
 use block::{ByteLen, ByteOffset, Seq, Wait};
 use engine::delta::{Base, DATA_MAX, Header, Snapshot, Sums, Writer};
-use engine::{ChangedRange, Op, OpError, Pool, Reply, RequestId, Since, SnapshotId, SnapshotInfo};
+use engine::{
+    ChangedRange, Op, OpError, Pool, Reply, RequestId, Runs, Since, SnapshotId, SnapshotInfo,
+};
 
 use super::ahead::Ahead;
 use super::{Meter, Sink};
@@ -122,7 +124,8 @@ impl<'a> Changed<'a> {
         while self.ranges.is_empty() {
             let Some(from) = self.next else { return Ok(None) };
             let Order { snapshot, since, .. } = *self.order;
-            let op = Op::Changed { snapshot, since, from, max: RANGES };
+            let op =
+                Op::Changed { snapshot, since, from, to: None, max: RANGES, runs: Runs::Joined };
             match ahead.run(op).map_err(|error| self.contents.explain(error))? {
                 Reply::Changed(changes) => {
                     self.ranges.extend(changes.ranges);

@@ -2,7 +2,7 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use block::{ByteOffset, Position};
 use engine::delta::{Base, Content, Destination, FitError, Header, Interrupted, SnapshotRef};
-use engine::{Op, OpError, Reply, Since, SnapshotInfo, SnapshotSpec, VolumeInfo, VolumeSpec};
+use engine::{Op, OpError, Reply, Runs, Since, SnapshotInfo, SnapshotSpec, VolumeInfo, VolumeSpec};
 
 use super::marker::{Identity, markers};
 use super::plan::{Way, before};
@@ -200,7 +200,7 @@ fn is_same(contents: &Contents, volume: &VolumeInfo, base: &SnapshotInfo) -> Res
         internal: true,
         created: 0,
     };
-    let op = Op::Snapshot { volume: volume.id, position: after(volume.held), spec };
+    let op = Op::Snapshot { volume: volume.id, position: Some(after(volume.held)), spec };
     let explain = |error| contents.explain(error);
     let Reply::Snapshotted(snapshot) = pool.run(op).map_err(explain)? else {
         bail!("the pool gave the wrong answer");
@@ -208,7 +208,7 @@ fn is_same(contents: &Contents, volume: &VolumeInfo, base: &SnapshotInfo) -> Res
     let mut next = Some(ByteOffset(0));
     while let Some(from) = next {
         let since = Since::Snapshot(base.id);
-        let op = Op::Changed { snapshot, since, from, max: 1 };
+        let op = Op::Changed { snapshot, since, from, to: None, max: 1, runs: Runs::Joined };
         match pool.run(op).map_err(explain)? {
             Reply::Changed(changes) if changes.ranges.is_empty() => next = changes.next,
             Reply::Changed(_) => return Ok(false),

@@ -108,7 +108,7 @@ impl<'a> Intake<'a> {
             // Before the hidden volume is made, which has the size of this one.
             let (volume, size) = (self.volume, self.plan.header.size);
             let position = self.next();
-            self.run(Op::Grow { volume, position, size })?;
+            self.run(Op::Grow { volume, position: Some(position), size })?;
         }
         match self.plan.way {
             _ if empty => Ok(Into::Nowhere),
@@ -128,7 +128,7 @@ impl<'a> Intake<'a> {
         let (name, uid, created) = (identity.name(), uid::fresh()?, clock::now_ms());
         let spec = SnapshotSpec { name, uid, internal: true, created };
         let position = self.next();
-        self.snapshotted(Op::Snapshot { volume: self.volume, position, spec })
+        self.snapshotted(Op::Snapshot { volume: self.volume, position: Some(position), spec })
     }
 
     fn stage(&mut self, base: SnapshotId, marker: Option<SnapshotId>) -> Result<Into> {
@@ -259,7 +259,7 @@ impl<'a> Intake<'a> {
                     Mode::CatchUp => Stamps::Keep,
                     Mode::Mirror => Stamps::Renew,
                 };
-                self.run(Op::Adopt { volume, staging, position, stamps })?;
+                self.run(Op::Adopt { volume, staging, position, stamps, state: None })?;
                 self.held = position;
                 marker
             }
@@ -277,7 +277,7 @@ impl<'a> Intake<'a> {
         let snapshot = &self.plan.header.snapshot;
         let (name, uid, created) = (snapshot.name.clone(), snapshot.uid, snapshot.created_ms);
         let spec = SnapshotSpec { name, uid, internal: false, created };
-        self.run(Op::Snapshot { volume, position, spec })?;
+        self.run(Op::Snapshot { volume, position: Some(position), spec })?;
         if let Some(snapshot) = marker {
             self.run(Op::DeleteSnapshot { snapshot })?;
         }

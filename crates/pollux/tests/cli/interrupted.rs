@@ -184,7 +184,7 @@ fn an_import_that_was_all_but_begun_or_all_but_done_goes_on() {
             let (volume, staging) = (volume(pool, "data").id, hidden.id);
             let position = block::Position::new(to.1, to.2 - 1);
             let stamps = Stamps::Keep;
-            pool.run(Op::Adopt { volume, staging, position, stamps }).unwrap();
+            pool.run(Op::Adopt { volume, staging, position, stamps, state: None }).unwrap();
         });
     };
     adopt();

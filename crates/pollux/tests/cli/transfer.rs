@@ -354,7 +354,7 @@ fn growing_alone_is_a_delta_too() {
     shell.change("here.img", |pool| {
         let volume = volume(pool, "data");
         let size = ByteLen(4 * MIB);
-        pool.run(Op::Grow { volume: volume.id, position: next(&volume), size }).unwrap();
+        pool.run(Op::Grow { volume: volume.id, position: Some(next(&volume)), size }).unwrap();
     });
     shell.snapshot("tuesday");
     shell.export("monday", "tuesday", "delta");

@@ -84,6 +84,11 @@ pub enum Change {
         volume: VolumeId,
         staging: VolumeId,
         stamps: Stamps,
+        state: Option<Vec<u8>>,
+    },
+    /// Nobody sees it but others that look for space.
+    Credit {
+        volume: VolumeId,
     },
 }
 
@@ -98,6 +103,7 @@ impl Change {
             | Change::SetState { volume, .. }
             | Change::Mark { volume }
             | Change::Attach { volume, .. }
+            | Change::Credit { volume }
             | Change::Snapshot { volume, .. }
             | Change::DeleteSnapshot { volume, .. }
             | Change::Clone { volume, .. }

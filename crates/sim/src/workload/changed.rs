@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use block::{ByteLen, ByteOffset};
-use engine::{Changes, Op, Since, SnapshotId};
+use engine::{Changes, Op, Runs, Since, SnapshotId};
 
 use super::content::Content;
 use super::state::SnapshotState;
@@ -68,7 +68,9 @@ impl Query {
             snapshot: self.snapshot,
             since: self.since,
             from: ByteOffset(self.from),
+            to: None,
             max: self.max,
+            runs: Runs::Joined,
         }
     }
 

@@ -85,7 +85,8 @@ impl State {
         visible.map(|(id, snapshot)| (*id, snapshot))
     }
 
-    /// Those of one volume, oldest first: a later one has a higher position.
+    /// Those of one volume, oldest first: a later one has a higher position, or the same and a
+    /// higher number.
     pub fn visible_of(&self, volume: VolumeId) -> Vec<(SnapshotId, &SnapshotState)> {
         let mut found: Vec<_> =
             self.visible().filter(|(_, snapshot)| snapshot.volume == volume).collect();
@@ -137,12 +138,15 @@ impl State {
                 let found = self.snapshots.get_mut(snapshot);
                 found.into_iter().for_each(|snapshot| snapshot.hidden = true);
             }
-            Change::Adopt { volume, staging, stamps } => {
+            Change::Adopt { volume, staging, stamps, state } => {
                 let Some(staged) = self.volumes.remove(staging) else { return };
                 let Some(volume) = self.volumes.get_mut(volume) else { return };
                 volume.content = staged.content;
                 volume.foreign_stamps |= *stamps == Stamps::Keep;
                 volume.position = position.expect("an adoption has a position");
+                if let Some(state) = state {
+                    volume.state.clone_from(state);
+                }
             }
             Change::Rollback { volume, to } => {
                 let Some(to) = self.snapshots.get(to) else { return };
@@ -152,7 +156,7 @@ impl State {
             }
             Change::Snapshot { volume, snapshot, name, uid, internal, created } => {
                 let Some(of) = self.volumes.get_mut(volume) else { return };
-                of.position = position.expect("a snapshot has a position");
+                of.position = position.unwrap_or(of.position);
                 let taken = SnapshotState {
                     volume: *volume,
                     name: name.clone(),
@@ -252,7 +256,7 @@ impl VolumeState {
             Change::Grow { size, .. } => self.size = *size,
             Change::SetState { state, .. } => self.state.clone_from(state),
             Change::Attach { attached, .. } => self.attached = *attached,
-            Change::Mark { .. } => {}
+            Change::Mark { .. } | Change::Credit { .. } => {}
             other => unreachable!("{other:?} concerns more than a volume"),
         }
     }

@@ -31,6 +31,8 @@ struct Line {
     id: VolumeId,
     size: u64,
     attached: bool,
+    /// Of an import, its own affair.
+    state: Vec<u8>,
     /// Of an import, how far it is; of any other volume, where in its sequence.
     place: Result<Position, u64>,
 }
@@ -40,8 +42,8 @@ struct Line {
 #[derive(Clone, Debug, Default)]
 struct Outline {
     volumes: BTreeMap<Name, Line>,
-    /// Those that a user sees.
-    snapshots: BTreeMap<(VolumeId, Position), SnapshotId>,
+    /// Those that a user sees, by their identities. Several may have the same position.
+    snapshots: BTreeMap<(VolumeId, Position, [u8; 16]), SnapshotId>,
 }
 
 impl Outline {
@@ -52,9 +54,11 @@ impl Outline {
                 None => (Name::Plain(volume.name.clone()), Ok(volume.position)),
             };
             let attached = volume.attached && volume.staging.is_none();
-            (name, Line { id: *id, size: volume.size, attached, place })
+            let state = if place.is_ok() { volume.state.clone() } else { Vec::new() };
+            (name, Line { id: *id, size: volume.size, attached, state, place })
         };
-        let snapshots = state.visible().map(|(id, found)| ((found.volume, found.position()), id));
+        let snapshots =
+            state.visible().map(|(id, found)| ((found.volume, found.position(), found.uid), id));
         Outline {
             volumes: state.volumes.iter().map(line).collect(),
             snapshots: snapshots.collect(),
@@ -68,10 +72,11 @@ impl Outline {
                 None => (Name::Plain(info.name), Ok(info.held)),
             };
             let attached = info.attached && info.staging.is_none();
-            (name, Line { id: info.id, size: info.size.0, attached, place })
+            let state = if place.is_ok() { info.state } else { Vec::new() };
+            (name, Line { id: info.id, size: info.size.0, attached, state, place })
         });
         let visible = pool.snapshots().into_iter().filter(|info| !info.hidden);
-        let snapshots = visible.map(|info| ((info.volume, info.position), info.id));
+        let snapshots = visible.map(|info| ((info.volume, info.position, info.uid), info.id));
         Outline { volumes: volumes.collect(), snapshots: snapshots.collect() }
     }
 
@@ -82,10 +87,11 @@ impl Outline {
                 && (ours.1.id == theirs.1.id || ours.1.id.0 >= UNANSWERED)
                 && ours.1.size == theirs.1.size
                 && ours.1.attached == theirs.1.attached
+                && ours.1.state == theirs.1.state
                 && ours.1.place == theirs.1.place
         };
         let same_snapshot = |(ours, theirs): ((&_, &SnapshotId), (&_, &SnapshotId))| {
-            let (at, their_at): (&(VolumeId, Position), &(VolumeId, Position)) = (ours.0, theirs.0);
+            let (at, their_at): (&(VolumeId, Position, [u8; 16]), _) = (ours.0, theirs.0);
             at == their_at && (ours.1 == theirs.1 || ours.1.0 >= UNANSWERED)
         };
         self.volumes.len() == found.volumes.len()
@@ -201,6 +207,7 @@ pub fn compare_listing(pool: &Pool<CrashDisk>, state: &State) -> Result<(), Stri
             && info.internal == model.internal
             && info.created == model.created
             && info.position == model.position()
+            && info.state == model.frozen.state
             && info.size.0 == model.frozen.size
             && info.block_size.bytes() == model.frozen.block_size;
         if info.hidden != model.hidden || !(same || info.hidden) {

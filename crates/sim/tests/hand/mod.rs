@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use block::{ByteLen, ByteOffset, Data, Position, SectorSize};
 use engine::check::{Depth, check};
 use engine::{
-    BlockSize, CloneSpec, CreateOptions, Op, OpError, Pool, Reply, SnapshotId, SnapshotSpec,
-    SnapshotsOfDeleted, Subject, VolumeId, VolumeSpec, Zeroing,
+    BlockSize, CloneSpec, CreateOptions, Op, OpError, Pool, Reply, RequestId, SnapshotId,
+    SnapshotSpec, SnapshotsOfDeleted, Subject, VolumeId, VolumeSpec, Zeroing,
 };
 use sim::CrashDisk;
 use sim::workload::open_options;
@@ -22,6 +22,8 @@ pub struct Hand {
     /// The newest seq of each volume.
     pub places: BTreeMap<VolumeId, u64>,
     names: u64,
+    /// Operations that were submitted without waiting for their answers.
+    asked: Vec<RequestId>,
 }
 
 pub fn bytes_of(tag: u64) -> Vec<u8> {
@@ -51,7 +53,7 @@ impl Hand {
     }
 
     pub fn on(pool: Pool<CrashDisk>) -> Hand {
-        Hand { pool, places: BTreeMap::new(), names: 0 }
+        Hand { pool, places: BTreeMap::new(), names: 0, asked: Vec::new() }
     }
 
     pub fn run(&mut self, op: Op) -> Reply {
@@ -64,6 +66,33 @@ impl Hand {
         match self.pool.run(op) {
             Ok(reply) => panic!("{asked} was done: {reply:?}"),
             Err(error) => error,
+        }
+    }
+
+    /// Submits an operation; [`Hand::answers`] tells what became of it.
+    pub fn submit(&mut self, op: Op) -> RequestId {
+        let id = RequestId(1000 + self.asked.len() as u64);
+        self.asked.push(id);
+        self.pool.submit(id, op);
+        id
+    }
+
+    pub fn submit_write(&mut self, volume: VolumeId, granule: u64, tag: u64) -> RequestId {
+        let (position, offset) = (self.place(volume), at(granule));
+        self.submit(Op::Write { volume, position, offset, data: Data::copy_of(&bytes_of(tag)) })
+    }
+
+    /// The answers to everything that was submitted since the last call.
+    pub fn answers(&mut self) -> BTreeMap<RequestId, Result<Reply, OpError>> {
+        let asked = std::mem::take(&mut self.asked).len();
+        let mut answers = BTreeMap::new();
+        self.pool.poll();
+        loop {
+            answers.extend(std::iter::from_fn(|| self.pool.reply()));
+            if answers.len() == asked {
+                return answers;
+            }
+            self.pool.wait();
         }
     }
 
@@ -107,7 +136,7 @@ impl Hand {
 
     pub fn grow(&mut self, volume: VolumeId, granules: u64) {
         let position = self.place(volume);
-        self.run(Op::Grow { volume, position, size: ByteLen(granules * GRANULE) });
+        self.run(Op::Grow { volume, position: Some(position), size: ByteLen(granules * GRANULE) });
     }
 
     pub fn snapshot(&mut self, volume: VolumeId) -> SnapshotId {
@@ -119,7 +148,7 @@ impl Hand {
         let name = self.name("snapshot");
         let spec = SnapshotSpec { name, uid: [2; 16], internal: false, created: 0 };
         self.places.insert(volume, position.seq.0);
-        match self.run(Op::Snapshot { volume, position, spec }) {
+        match self.run(Op::Snapshot { volume, position: Some(position), spec }) {
             Reply::Snapshotted(snapshot) => snapshot,
             other => panic!("a snapshot ended as {other:?}"),
         }

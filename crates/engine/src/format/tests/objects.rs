@@ -47,6 +47,7 @@ fn full_cut() -> Cut {
         internal: true,
         deleted: true,
         dropped: Granule(u64::MAX - 6),
+        state: vec![6; STATE_MAX],
     }
 }
 
@@ -81,6 +82,7 @@ fn objects() -> Vec<Object> {
         internal: false,
         deleted: false,
         dropped: Granule(0),
+        state: Vec::new(),
     };
     let small_orphan = Orphan {
         volume: VolumeId(0),
@@ -130,7 +132,8 @@ fn what_stands_in_spare_fields_or_behind_the_state_is_passed_over() {
         page[SPARE_AT..SPARE_AT + 128].fill(0xff);
         let end = match &object {
             Object::Volume(volume) => volume.state.len(),
-            Object::Snapshot(_) | Object::Orphan(_) => 0,
+            Object::Snapshot(cut) => cut.state.len(),
+            Object::Orphan(_) => 0,
         };
         page[NAME_AT + object.header().name.len() + 2 + end..].fill(0xff);
         assert_eq!(decode_object(&page), Ok(object));

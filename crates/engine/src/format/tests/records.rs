@@ -29,6 +29,8 @@ pub fn records() -> Vec<Record> {
         Record::State { volume, position, state: vec![0xee; STATE_MAX] },
         Record::State { volume, position: zero, state: Vec::new() },
         Record::Mark { volume, position },
+        Record::Credit { volume, sectors: u64::MAX },
+        Record::Credit { volume, sectors: 0 },
         Record::Attach { volume, attached: true },
         Record::Attach { volume: VolumeId(0), attached: false },
         Record::Snapshot {
@@ -57,8 +59,21 @@ pub fn records() -> Vec<Record> {
         Record::Stage { volume: VolumeId(0), of: VolumeId(0), base: SnapshotId(0) },
         Record::Staged { volume, changed, progress, spans },
         Record::Staged { volume: VolumeId(0), changed: Seq(0), progress: 0, spans: Vec::new() },
-        Record::Adopt { volume, position, staging: VolumeId(u64::MAX - 5), renew: true },
-        Record::Adopt { volume: VolumeId(0), position: zero, staging: VolumeId(0), renew: false },
+        Record::Adopt {
+            volume,
+            position,
+            staging: VolumeId(u64::MAX - 5),
+            renew: true,
+            state: Some(vec![3; STATE_MAX]),
+        },
+        Record::Adopt { volume, position, staging: VolumeId(7), renew: false, state: Some(vec![]) },
+        Record::Adopt {
+            volume: VolumeId(0),
+            position: zero,
+            staging: VolumeId(0),
+            renew: false,
+            state: None,
+        },
     ]
 }
 
@@ -117,8 +132,10 @@ fn a_record_of_an_unknown_kind_or_length_is_malformed() {
         bytes[1..3].copy_from_slice(&len.to_le_bytes());
         let longer = decoded(&bytes);
         match record {
-            // All that is left is the state.
-            Record::State { .. } => assert!(longer.is_ok()),
+            // All that is left is the state, of which an object page has room for so much.
+            Record::State { state, .. } | Record::Adopt { state: Some(state), .. } => {
+                assert_eq!(longer.is_ok(), state.len() < STATE_MAX);
+            }
             other => assert!(longer.is_err(), "{other:?} with a byte too many"),
         }
     }
@@ -148,9 +165,7 @@ fn the_record_of_the_longest_write_fits_the_largest_slot() {
 #[test]
 fn a_flag_is_yes_or_no() {
     let flag_at = |record: &Record| match record {
-        Record::Delete { .. } | Record::Attach { .. } | Record::Adopt { .. } => {
-            Some(record.len() - 1)
-        }
+        Record::Delete { .. } | Record::Attach { .. } => Some(record.len() - 1),
         // Behind kind, length, volume, position and snapshot.
         Record::Snapshot { .. } => Some(3 + 8 + 16 + 8),
         _ => None,
@@ -163,6 +178,26 @@ fn a_flag_is_yes_or_no() {
             bytes[at] = value;
             assert!(decoded(&bytes).is_err(), "{record:?} with the flag {value}");
         }
+    }
+}
+
+/// Protects from flags of a later version in an adoption, and from a state without its flag.
+#[test]
+fn flags_of_an_adoption_are_known_ones() {
+    for record in records() {
+        let Record::Adopt { state, .. } = &record else { continue };
+        let at = 3 + 8 + 16 + 8;
+        let good = encoded(std::slice::from_ref(&record));
+        assert!(good[at] <= 3, "the flags of {record:?}");
+        for value in [4, 0x80, 0xff] {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            assert!(decoded(&bytes).is_err(), "{record:?} with the flags {value}");
+        }
+        let mut bytes = good;
+        bytes[at] &= 1;
+        let has_bytes = state.as_ref().is_some_and(|state| !state.is_empty());
+        assert_eq!(decoded(&bytes).is_err(), has_bytes, "{record:?} without the flag of its state");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What changed, against looking at every granule.
 use super::forest::{Forest, Met, span};
 use super::*;
+use crate::pool::Runs;
 use crate::volume::MapRoot;
 
 #[derive(Clone, Copy)]
@@ -10,13 +11,22 @@ struct Asked {
     since: Option<Seq>,
     from: u64,
     granules: u64,
+    runs: Runs,
+}
+
+impl Asked {
+    /// Of all that is allocated, holes are not asked for.
+    fn holes(&self) -> bool {
+        self.since.is_some() || self.base.is_some()
+    }
 }
 
 impl Forest {
     /// The runs of one answer, and where the next one begins.
     fn changed(&mut self, asked: Asked, from: u64, max: usize) -> (Vec<ChangedRun>, Option<u64>) {
-        let Asked { map, base, since, granules, .. } = asked;
-        let mut guide = Changed { since, from, granules, runs: Vec::new(), max };
+        let Asked { map, base, since, granules, runs: by, .. } = asked;
+        let holes = asked.holes();
+        let mut guide = Changed { since, holes, from, granules, by, runs: Vec::new(), max };
         let others: Vec<MapRoot> = base.into_iter().collect();
         let next = self.walk(map, &others, from, &mut guide);
         assert!(guide.runs.len() <= max, "{} runs", guide.runs.len());
@@ -25,7 +35,7 @@ impl Forest {
 
     /// The same, from a look at everything.
     fn really_changed(&self, asked: Asked) -> Vec<ChangedRun> {
-        let Asked { map, base, since, from, granules } = asked;
+        let Asked { map, base, since, from, granules, runs: by } = asked;
         let base = base.unwrap_or(MapRoot::EMPTY);
         let look = self.look(base);
         let mut runs: Vec<ChangedRun> = Vec::new();
@@ -52,11 +62,15 @@ impl Forest {
             };
             let later = since.is_none_or(|since| changed > since);
             let (first, end) = (at.start.max(from), at.end.min(granules));
-            if first >= end || same || !later || since.is_none() && !is_data {
+            if first >= end || same || !later || !asked.holes() && !is_data {
                 continue;
             }
             match runs.last_mut() {
-                Some(last) if last.end == first && last.is_data == is_data => {
+                Some(last)
+                    if last.end == first
+                        && last.is_data == is_data
+                        && (by == Runs::Joined || last.changed == changed) =>
+                {
                     last.end = end;
                     last.changed = last.changed.max(changed);
                 }
@@ -76,7 +90,7 @@ impl Forest {
             2 => Some(Seq(10 + self.rng.below(13))),
             _ => Some(Seq(19)),
         };
-        let base = if since.is_some() && self.rng.below(2) == 0 { Some(base) } else { None };
+        let base = if self.rng.below(2) == 0 { Some(base) } else { None };
         let from = if self.rng.below(2) == 0 { 0 } else { self.rng.granule(map.height) };
         let granules = match self.rng.below(3) {
             0 => map.end(),
@@ -84,7 +98,8 @@ impl Forest {
             1 => map.end() * 128,
             _ => self.rng.granule(map.height) + 1,
         };
-        Asked { map, base, since, from, granules }
+        let runs = if self.rng.below(2) == 0 { Runs::Joined } else { Runs::ByStamp };
+        Asked { map, base, since, from, granules, runs }
     }
 }
 
@@ -136,7 +151,7 @@ fn a_base_with_what_changed_is_the_map() {
         let map = forest.descendant(base, 2);
         let (since, granules) = (Some(Seq(19)), map.end());
         for other in [None, Some(base)] {
-            let asked = Asked { map, base: other, since, from: 0, granules };
+            let asked = Asked { map, base: other, since, from: 0, granules, runs: Runs::Joined };
             let (runs, _) = forest.changed(asked, 0, usize::MAX);
             let (old, new) = (forest.look(base), forest.look(map));
             for granule in &old.granules() | &new.granules() {
@@ -157,7 +172,7 @@ fn what_did_not_change_is_not_read() {
     let mut forest = Forest::new(9);
     let map = forest.full(3, Birth(1), Seq(5));
     for (since, base) in [(Some(Seq(5)), None), (Some(Seq(0)), Some(map))] {
-        let asked = Asked { map, base, since, from: 0, granules: map.end() };
+        let asked = Asked { map, base, since, from: 0, granules: map.end(), runs: Runs::Joined };
         assert_eq!(forest.changed(asked, 0, 1), (Vec::new(), None));
     }
     assert_eq!(forest.shelf.device.disk.reads, 0);

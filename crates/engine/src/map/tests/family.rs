@@ -113,6 +113,7 @@ impl Family {
             internal: false,
             deleted: false,
             dropped: Granule(0),
+            state: Vec::new(),
         };
         *parent = Some(id);
         assert!(self.snapshots.insert(id, cut).is_none(), "numbers are given once");
@@ -126,7 +127,7 @@ impl Family {
         self.orphan(old, floor);
         self.birth += 1;
         let (stamp, budget) = (Seq(10 * self.birth), self.forest.rng.below(4));
-        let restamp = Restamp::new(V, self.snapshots[&to].map, old, stamp, budget);
+        let restamp = Restamp::new(V, self.snapshots[&to].map, old, stamp, budget, 1 << 35);
         let (birth, floor) = (Birth(self.birth), self.floor(Some(to)));
         let written = self.forest.run(Machine::Restamp(Box::new(restamp)), birth, floor);
         self.settle(&written);

@@ -227,7 +227,7 @@ fn a_map_that_becomes_higher_is_merged_however_small_the_cache_is() {
     let mut layer = Layer::new(3);
     layer.blocks(&mut forest, 5, 1, 20);
     let (_, updates) = layer.overlay.layer(V, 0).unwrap();
-    let mut machine = Machine::Merge(Box::new(Merge::new(V, old, 3)), updates);
+    let mut machine = Machine::Merge(Box::new(Merge::new(V, old, 3, 1 << 21)), updates);
     let mut checkpoint = Checkpoint::new(BIRTH, Floor::default());
     // As much under way as may be: the merge waits when it has made the map higher.
     for page in 0..CHECKPOINT_IO_MAX as u64 {

@@ -13,7 +13,7 @@ const BIRTH: Birth = Birth(9);
 
 impl Forest {
     fn restamp(&mut self, new: MapRoot, old: MapRoot, budget: u64, floor: Floor) -> Written {
-        let restamp = Restamp::new(V, new, old, STAMP, budget);
+        let restamp = Restamp::new(V, new, old, STAMP, budget, 1 << 35);
         self.run(Machine::Restamp(Box::new(restamp)), BIRTH, floor)
     }
 

@@ -94,7 +94,7 @@ impl Forest {
 
     pub fn merge(&mut self, old: MapRoot, layer: &Layer, birth: Birth, floor: Floor) -> Written {
         let (_, updates) = layer.overlay.layer(V, 0).expect("it has updates");
-        let merge = Merge::new(V, old, layer.height);
+        let merge = Merge::new(V, old, layer.height, 1 << 35);
         self.run(Machine::Merge(Box::new(merge), updates), birth, floor)
     }
 }

@@ -78,6 +78,7 @@ fn snapshots_that_go_in_circles_or_are_missing_are_not_opened() {
             internal: false,
             deleted: false,
             dropped: crate::units::Granule(0),
+            state: Vec::new(),
         })
     };
     let family = |parents: &[(u64, Option<u64>)]| {

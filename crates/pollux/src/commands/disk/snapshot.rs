@@ -62,7 +62,7 @@ fn create(path: &Path, volume: &str, name: &str, output: Output) -> Result<()> {
     ensure!(!taken, about(path, OpError::DuplicateName { name: title.clone() }));
     let (uid, created) = (uid::fresh()?, clock::now_ms());
     let spec = SnapshotSpec { name: name.to_owned(), uid, internal: false, created };
-    let op = Op::Snapshot { volume: of.id, position: after(of.held), spec };
+    let op = Op::Snapshot { volume: of.id, position: Some(after(of.held)), spec };
     change(path, |pool| done(pool, &contents, op))?;
     let contents = Contents::of(path)?;
     render::show(&SnapshotList::new(&contents, [contents.snapshot(&title)?], false), output)

@@ -90,7 +90,7 @@ fn grow(path: &Path, name: &str, size: ByteLen) -> Result<()> {
     let VolumeInfo { block_size, compression, uid, size: has, .. } = *volume;
     VolumeSpec { name: name.to_owned(), size, block_size, compression, uid }.validate()?;
     ensure!(size >= has, OpError::Shrink { has, asked: size });
-    let op = Op::Grow { volume: volume.id, position: after(volume.held), size };
+    let op = Op::Grow { volume: volume.id, position: Some(after(volume.held)), size };
     change(path, |pool| done(pool, &contents, op))
 }
 

@@ -94,11 +94,11 @@ impl Driver {
             _ => self.rng.below(1 << 22),
         };
         let new = size * SECTOR + blocks * block;
-        let position = self.position(volume);
+        let position = self.some_position(volume);
         self.volumes.entry(volume).and_modify(|front| front.size = new / SECTOR);
         self.paths.add("grow", 1);
         let op = Op::Grow { volume, position, size: ByteLen(new) };
-        self.ask_change(op, Change::Grow { volume, size: new }, Some(position));
+        self.ask_change(op, Change::Grow { volume, size: new }, position);
     }
 
     pub(super) fn set_state(&mut self) {
@@ -109,10 +109,23 @@ impl Driver {
     pub(super) fn set_state_of(&mut self, volume: VolumeId) {
         let mut state = vec![0; self.rng.index(300)];
         self.rng.fill(&mut state);
-        let position = self.position(volume);
+        let position = self.some_position(volume);
         self.paths.add("set state", 1);
         let op = Op::SetState { volume, position, state: state.clone() };
-        self.ask_change(op, Change::SetState { volume, state }, Some(position));
+        self.ask_change(op, Change::SetState { volume, state }, position);
+        self.credit_of(volume);
+    }
+
+    /// Promises a volume something, or takes it back. Not drawn from the seed, so that its story
+    /// stays the same.
+    fn credit_of(&mut self, volume: VolumeId) {
+        let number = self.history.entries.len() as u64;
+        if self.mix.fill || number.is_multiple_of(2) {
+            return;
+        }
+        let bytes = ByteLen(number % 5 * (100 << 10));
+        self.paths.add("credit", 1);
+        self.ask_change(Op::Credit { volume, bytes }, Change::Credit { volume }, None);
     }
 
     pub(super) fn mark(&mut self) {

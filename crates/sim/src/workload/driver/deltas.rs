@@ -92,7 +92,7 @@ impl Driver {
             self.follow_to(mirror, to);
         } else if own && self.volumes.contains_key(&mirror.source) {
             let position = self.position(mirror.source);
-            match self.snapshot_alone(mirror.source, position) {
+            match self.snapshot_alone(mirror.source, Some(position)) {
                 Some(to) => self.follow_to(mirror, to),
                 None => self.mirrors.push(mirror),
             }
@@ -122,7 +122,7 @@ impl Driver {
         }
         let base = kept.or_else(|| {
             let position = self.own_place(&mirror);
-            self.snapshot_alone(mirror.volume, position)
+            self.snapshot_alone(mirror.volume, Some(position))
         });
         let (Some(base), Some(ranges)) = (base, self.ranges(query)) else {
             return self.release(mirror);
@@ -162,7 +162,7 @@ impl Driver {
 
     fn grow_mirror(&mut self, mirror: &mut Mirror, size: u64) -> bool {
         let (volume, position) = (mirror.volume, self.own_place(mirror));
-        let op = Op::Grow { volume, position, size: ByteLen(size) };
+        let op = Op::Grow { volume, position: Some(position), size: ByteLen(size) };
         let done = self.change_alone(op, Change::Grow { volume, size }, Some(position));
         if done.is_some() {
             mirror.front.size = size / SECTOR;
@@ -171,7 +171,7 @@ impl Driver {
         done.is_some()
     }
 
-    /// Right before the place of the source's snapshot, which the mirror's own will have.
+    /// The place of the source's snapshot, which the mirror's own will have as well.
     pub(super) fn place_of_adoption(
         &mut self,
         mirror: &Mirror,
@@ -180,7 +180,7 @@ impl Driver {
         let place = self.history.settled().snapshots[&to].position();
         let position = match mirror.stamps {
             Stamps::Renew => self.position(mirror.volume),
-            Stamps::Keep => Position::new(place.term.0, place.seq.0 - 1),
+            Stamps::Keep => place,
         };
         (position, mirror.stamps)
     }
@@ -196,10 +196,6 @@ impl Driver {
             mirror.volume,
             mirror.source
         );
-        let position = match mirror.stamps {
-            Stamps::Renew => None,
-            Stamps::Keep => Some(target.position()),
-        };
         for (first, count) in now.content.clone().touched_ranges(mirror.front.size) {
             self.read_range(mirror.volume, first, count);
             if self.asked.len() >= 16 && self.settle() == Outcome::Stopped {
@@ -214,7 +210,10 @@ impl Driver {
             },
             1,
         );
-        let position = position.unwrap_or_else(|| self.position(mirror.volume));
+        let position = match mirror.stamps {
+            Stamps::Renew => Some(self.position(mirror.volume)),
+            Stamps::Keep => None,
+        };
         let Some(base) = self.snapshot_alone(mirror.volume, position) else {
             return self.release(mirror);
         };

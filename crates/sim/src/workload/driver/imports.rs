@@ -73,7 +73,7 @@ impl Driver {
             return;
         }
         let position = self.position(volume);
-        let Some(base) = self.snapshot_alone(volume, position) else { return };
+        let Some(base) = self.snapshot_alone(volume, Some(position)) else { return };
         if self.rng.chance(1, 4) {
             // No change of its content, so that the snapshot still is the base.
             self.mark_of(volume);
@@ -258,8 +258,11 @@ impl Driver {
             Owner::Fresh(_) => (self.position(volume), Stamps::Renew),
             Owner::Mirror(mirror, snapshot) => self.place_of_adoption(mirror, *snapshot),
         };
-        let op = Op::Adopt { volume, staging, position, stamps };
-        let change = Change::Adopt { volume, staging, stamps };
+        let number = self.history.entries.len();
+        let state = number.is_multiple_of(2).then(|| number.to_le_bytes().to_vec());
+        self.paths.add("adopted with a state", u64::from(state.is_some()));
+        let op = Op::Adopt { volume, staging, position, stamps, state: state.clone() };
+        let change = Change::Adopt { volume, staging, stamps, state };
         if self.change_alone(op, change, Some(position)).is_none() {
             // There was no space: it may still be tried again, or abandoned.
             return self.imports.push(import);

@@ -270,6 +270,15 @@ impl Driver {
         Position::new(self.term, self.history.newest(volume).seq.0 + 1)
     }
 
+    /// A position, or none for an operation that can do without. Not drawn from the seed, so that
+    /// its story stays the same.
+    fn some_position(&mut self, volume: VolumeId) -> Option<Position> {
+        let position = self.position(volume);
+        let beside = self.history.entries.len().is_multiple_of(3);
+        self.paths.add("no place in the sequence", u64::from(beside));
+        (!beside).then_some(position)
+    }
+
     /// One of the volumes that anything may be done to, with its size in sectors.
     fn volume(&mut self) -> (VolumeId, u64) {
         let at = self.rng.index(self.volumes.len());

@@ -1,8 +1,8 @@
 //! Bad input: refused with the right reason, and nothing changed.
 use block::{ByteLen, ByteOffset, Data, Position};
 use engine::{
-    CloneSpec, Op, OpError, RequestId, Since, SnapshotId, SnapshotSpec, Stamps, Subject, VolumeId,
-    Zeroing,
+    CloneSpec, Op, OpError, RequestId, Runs, Since, SnapshotId, SnapshotSpec, Stamps, Subject,
+    VolumeId, Zeroing,
 };
 
 use super::super::history::SECTOR;
@@ -42,7 +42,7 @@ impl Driver {
             Op::Read { volume, offset: end, len: one },
             Op::Read { volume, offset: START, len: ByteLen(0) },
             Op::Read { volume, offset: ByteOffset(u64::MAX - 511), len: ByteLen(1024) },
-            Op::Grow { volume, position, size: ByteLen(SECTOR / 2) },
+            Op::Grow { volume, position: Some(position), size: ByteLen(SECTOR / 2) },
         ];
         for op in bad {
             self.pool().submit(RequestId(0), op);
@@ -87,7 +87,7 @@ impl Driver {
             bad.push((Op::Stage { volume, base: to }, ANY));
         }
         let (staging, stamps) = (NOBODY, Stamps::Renew);
-        bad.push((Op::Adopt { volume, staging, position, stamps }, ANY));
+        bad.push((Op::Adopt { volume, staging, position, stamps, state: None }, ANY));
         for (op, right) in bad {
             self.expect("refused with snapshots", op, right);
         }
@@ -102,7 +102,7 @@ impl Driver {
         let mut bad = vec![
             Op::Write { volume, position, offset, data },
             Op::Zero { volume, position, offset, len, how: Zeroing::Discard },
-            Op::Grow { volume, position, size },
+            Op::Grow { volume, position: Some(position), size },
             snapshot(volume, position, "meanwhile"),
         ];
         let line = self.history.settled().visible_of(volume);
@@ -137,7 +137,7 @@ impl Driver {
 
 fn snapshot(volume: VolumeId, position: Position, name: &str) -> Op {
     let spec = SnapshotSpec { name: name.into(), uid: [4; 16], internal: false, created: 0 };
-    Op::Snapshot { volume, position, spec }
+    Op::Snapshot { volume, position: Some(position), spec }
 }
 
 fn clone_spec(name: &str) -> CloneSpec {
@@ -156,7 +156,7 @@ fn about_unknown(gone: SnapshotId, volume: VolumeId, position: Position) -> Vec<
         read(snapshot, 0, 512),
         Op::Clone { snapshot, spec: clone_spec("of nothing") },
         Op::Rollback { volume, position, to: snapshot, force: true },
-        Op::Changed { snapshot, since, from: START, max: 1 },
+        Op::Changed { snapshot, since, from: START, to: None, max: 1, runs: Runs::Joined },
         Op::Usage { of: Subject::Snapshot(snapshot) },
     ];
     ops.into_iter().map(|op| (op, UNKNOWN)).collect()

@@ -28,9 +28,9 @@ impl Driver {
             return self.delete_snapshot();
         }
         let (volume, _) = self.volume();
-        let position = self.position(volume);
+        let position = self.some_position(volume);
         let (op, change) = self.snapshot_of(volume, position);
-        self.ask_change(op, change, Some(position));
+        self.ask_change(op, change, position);
         if !self.goes_on() {
             let _ = self.settle();
         }
@@ -40,7 +40,7 @@ impl Driver {
     pub(super) fn snapshot_of(
         &mut self,
         volume: VolumeId,
-        position: block::Position,
+        position: Option<block::Position>,
     ) -> (Op, Change) {
         let (mut name, uid) = self.fresh_name("snapshot");
         let again = format!("again-{}", self.rng.below(4));
@@ -58,13 +58,13 @@ impl Driver {
     pub(super) fn snapshot_alone(
         &mut self,
         volume: VolumeId,
-        position: block::Position,
+        position: Option<block::Position>,
     ) -> Option<SnapshotId> {
         if self.settle() == Outcome::Stopped {
             return None;
         }
         let (op, change) = self.snapshot_of(volume, position);
-        let index = self.change_alone(op, change, Some(position))?;
+        let index = self.change_alone(op, change, position)?;
         match self.history.entries[index].change {
             Change::Snapshot { snapshot, .. } => Some(snapshot),
             _ => None,
