@@ -39,11 +39,13 @@ struct Reach {
 const FEW: Option<&[&str]> =
     Some(&["bytes", "crc-fast", "flate2", "lz4_flex", "thiserror", "zerocopy"]);
 
-const REACH: [Reach; 7] = [
+const REACH: [Reach; 9] = [
     reach("block", Some(&[]), FEW),
     reach("disk", Some(&["block"]), None),
     reach("engine", Some(&["block"]), FEW),
-    reach("sim", Some(&["block", "engine"]), None),
+    reach("replication", Some(&["block"]), Some(&["crc-fast", "thiserror"])),
+    reach("node", Some(&["block", "engine", "replication"]), None),
+    reach("sim", Some(&["block", "engine", "node", "replication"]), None),
     reach("bench", Some(&["block", "disk", "engine", "sim"]), None),
     reach("pollux", None, None),
     reach("xtask", Some(&[]), None),
@@ -324,7 +326,7 @@ mod would_complain {
 
     fn ours(name: &'static str, on: &[(Value, &'static str)]) -> Vec<String> {
         let mut packages: Vec<(&str, &[(Value, &str)])> = vec![(name, on)];
-        for other in ["block", "disk", "engine", "sim"] {
+        for other in ["block", "disk", "engine", "node", "replication", "sim"] {
             if other != name {
                 packages.push((other, &[]));
             }
@@ -341,6 +343,12 @@ mod would_complain {
             ("engine", "disk"),
             ("engine", "sim"),
             ("engine", "tokio"),
+            ("engine", "replication"),
+            ("replication", "engine"),
+            ("replication", "node"),
+            ("replication", "flate2"),
+            ("node", "sim"),
+            ("node", "disk"),
             ("sim", "disk"),
             ("xtask", "engine"),
         ] {

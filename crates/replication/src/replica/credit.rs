@@ -1,0 +1,138 @@
+//! Space that is set aside for this stream (Q7): asked for once, spent by writes at their worst
+//! case, and asked for anew when half of it is spent.
+//!
+//! `StoreOp::Credit` says how much is to be there from now on, whatever was left of it before.
+use block::{ByteLen, Seq};
+
+use crate::entry::Change;
+use crate::replica::asked::Purpose;
+use crate::replica::{Output, Replica, Shape};
+use crate::store::{StoreError, StoreOp};
+use crate::words::{Moment, Span};
+
+/// What a replica sets aside unless told otherwise: eight of the largest writes.
+pub const CREDIT: ByteLen = ByteLen(8 << 20);
+
+/// How long a store that had too little is left in peace.
+const TRY_EVERY: Span = Span::secs(1);
+
+/// Bytes, from a point of the sequence on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Given {
+    bytes: u64,
+    /// Entries behind this one spend from it.
+    behind: Seq,
+    spent: u64,
+}
+
+impl Given {
+    fn spend(&mut self, seq: Seq, cost: u64) {
+        if seq > self.behind {
+            self.spent = self.spent.saturating_add(cost);
+        }
+    }
+
+    fn left(&self) -> u64 {
+        self.bytes.saturating_sub(self.spent)
+    }
+}
+
+#[derive(Debug)]
+pub struct Credit {
+    wanted: u64,
+    given: Given,
+    asking: Option<Given>,
+    /// Not before, after the store said that it has too little.
+    try_from: Moment,
+}
+
+impl Credit {
+    pub fn new(wanted: ByteLen) -> Credit {
+        Credit {
+            wanted: wanted.0,
+            given: Given::default(),
+            asking: None,
+            try_from: Moment::default(),
+        }
+    }
+
+    /// For entries above those that are held.
+    pub fn headroom(&self) -> ByteLen {
+        ByteLen(self.given.left())
+    }
+
+    pub fn spend(&mut self, seq: Seq, cost: u64) {
+        self.given.spend(seq, cost);
+        if let Some(asking) = &mut self.asking {
+            asking.spend(seq, cost);
+        }
+    }
+
+    /// An import moved the volume: what is left is not known, and seqs may have gone back.
+    pub fn restart(&mut self, at: Seq) {
+        self.given = Given { behind: at, ..Given::default() };
+        if let Some(asking) = &mut self.asking {
+            *asking = Given { behind: at, bytes: 0, spent: 0 };
+        }
+    }
+
+    fn is_due(&self, now: Moment) -> bool {
+        let half = self.given.left() < self.wanted.div_ceil(2);
+        self.wanted > 0 && half && self.asking.is_none() && now >= self.try_from
+    }
+}
+
+/// The most that a change can take from the pool.
+pub fn cost(shape: &Shape, change: &Change) -> u64 {
+    let (offset, data) = match change {
+        Change::Write { offset, data, .. } => (offset, data),
+        Change::Snapshot(_) => return shape.cost_per_write.0,
+        _ => return 0,
+    };
+    let granule = shape.granule.0.max(1);
+    let end = offset.0.saturating_add(data.len() as u64);
+    let granules = end.div_ceil(granule).saturating_sub(offset.0 / granule);
+    granules.saturating_mul(shape.cost_per_granule.0).saturating_add(shape.cost_per_write.0)
+}
+
+impl Replica {
+    pub(super) fn top_up(&mut self, now: Moment, out: &mut Vec<Output>) {
+        if self.credit.is_due(now) {
+            self.ask_credit(self.credit.wanted, out);
+        }
+    }
+
+    fn ask_credit(&mut self, bytes: u64, out: &mut Vec<Output>) {
+        let behind = self.apply.front.seq;
+        self.credit.asking = Some(Given { bytes, behind, spent: 0 });
+        self.ask(Purpose::Credit, StoreOp::Credit { bytes: ByteLen(bytes) }, out);
+    }
+
+    pub(super) fn credit_answered(
+        &mut self,
+        now: Moment,
+        result: Result<(), StoreError>,
+        out: &mut Vec<Output>,
+    ) {
+        let asking = self.credit.asking.take().expect("an answer has its question");
+        match result {
+            // Asked before an import moved the volume: asked once more.
+            Ok(()) if asking.bytes == 0 => {}
+            Ok(()) => {
+                self.credit.given = asking;
+                // Less than was wanted: the store had no more, and is asked again later.
+                if asking.bytes < self.credit.wanted {
+                    self.credit.try_from = now + TRY_EVERY;
+                }
+            }
+            Err(StoreError::NoSpace) if asking.bytes / 2 > self.credit.given.left() => {
+                self.ask_credit(asking.bytes / 2, out);
+            }
+            Err(StoreError::NoSpace) => {
+                self.credit.try_from = now + TRY_EVERY;
+                self.thaw();
+            }
+            Err(_) => self.credit.try_from = now + TRY_EVERY,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Opening: what the store has, and what a crash left unfinished.
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::message::Malformed;
+use crate::replica::{Following, Replica, Run, Shape};
+use crate::state::ReplicaState;
+use crate::store::StoreFacts;
+use crate::words::Moment;
+
+use super::acks::Books;
+use super::apply::Applying;
+use super::credit::Credit;
+use super::internal::Kind;
+use super::marks::Mark;
+use super::mechanisms::Mechanisms;
+use super::plan::{Edit, Plan, Step, Then};
+use super::rounds::ROUNDS_MAX;
+
+impl Replica {
+    pub(super) fn from_facts(
+        facts: StoreFacts,
+        run: Run,
+        now: Moment,
+    ) -> Result<Replica, Malformed> {
+        let state = ReplicaState::decode(&facts.state)?;
+        let mark = match state.dirty == Some(run.powered) {
+            true => Mark::Dirty,
+            false => Mark::Clean,
+        };
+        Ok(Replica {
+            run,
+            shape: Shape {
+                size: facts.size,
+                granule: facts.granule,
+                block_size: facts.block_size,
+                cost_per_granule: facts.cost_per_granule,
+                cost_per_write: facts.cost_per_write,
+            },
+            state,
+            snapshots: facts.snapshots,
+            internal: facts.internal,
+            staged: facts.staged,
+            following: Following::Nobody,
+            greetings: 0,
+            apply: Applying::new(facts.position),
+            books: Books::new(facts.position, now),
+            mark,
+            credit: Credit::new(run.credit),
+            plans: VecDeque::new(),
+            asked: BTreeMap::new(),
+            again: Vec::new(),
+            tags: 0,
+            sources: BTreeMap::new(),
+            fetches: BTreeMap::new(),
+            fetched: 0,
+            mechanisms: Mechanisms::default(),
+        })
+    }
+
+    /// Plans of their own: one that fails, for want of space for instance, does not keep the others
+    /// from their turn.
+    pub(super) fn finish_what_was_left(&mut self) {
+        if self.state.dirty.is_some_and(|marked| marked != self.run.powered) {
+            // Known from now on, durable with the next state; until then the old mark says it.
+            self.state.regressed = true;
+            self.own([Step::Edit(Edit::Regressed)]);
+        }
+        if self.state.pending.is_some() {
+            self.own([Step::MakePending]);
+        }
+        if self.state.import.is_some() != self.staged.is_some() {
+            self.drop_import();
+        }
+        for uid in self.tail_snapshots().into_iter().chain(self.strays()) {
+            self.own([Step::Delete(uid)]);
+        }
+    }
+
+    fn own(&mut self, steps: impl IntoIterator<Item = Step>) {
+        self.plans.push_back(Plan::own(steps, Then::Nothing));
+    }
+
+    /// Internal snapshots that nobody will ask for.
+    fn strays(&self) -> Vec<crate::words::SnapshotUid> {
+        let importing = self.state.import.is_some() && self.staged.is_some();
+        let mut rounds: Vec<_> =
+            self.internal.iter().filter(|entry| Kind::Round.has(entry)).collect();
+        rounds.sort_by_key(|entry| std::cmp::Reverse(entry.position));
+        let kept = &rounds[..rounds.len().min(ROUNDS_MAX)];
+        let is_stray = |entry: &&crate::state::SnapshotEntry| {
+            !(kept.contains(entry) || importing && Kind::Base.has(entry))
+        };
+        self.internal.iter().filter(is_stray).map(|entry| entry.uid).collect()
+    }
+}

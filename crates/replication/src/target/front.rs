@@ -1,0 +1,386 @@
+//! Those who use the volume: logins, requests that wait for their seq, answers.
+use std::collections::{BTreeMap, VecDeque};
+
+use block::{ByteLen, ByteOffset, LOGICAL_SECTOR, Seq};
+
+use crate::client::{Answer, ConnectionId, IoError, Login, LoginError, Request, RequestId};
+use crate::constants::{REQUEST_MAX, REQUESTS_MAX};
+use crate::entry::{Change, Checksum};
+use crate::state::RESERVATIONS_MAX;
+use crate::target::{Cx, Output, Target, off};
+use crate::words::{ClientId, ConnectionNumber, Moment, Span};
+
+/// How long a request waits for credit before the pools are said to be full: credit is topped up
+/// while entries are applied.
+const CREDIT_PATIENCE: Span = Span::secs(2);
+
+#[derive(Debug)]
+struct Connection {
+    login: Login,
+    state: LoginState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoginState {
+    /// Older work of the same client, up to here, has to be done first.
+    Waiting {
+        through: Option<Seq>,
+    },
+    In,
+}
+
+#[derive(Debug)]
+struct Queued {
+    connection: ConnectionId,
+    client: ClientId,
+    id: RequestId,
+    request: Request,
+    deadline: Moment,
+}
+
+/// Whoever waits for a seq to be held or durable.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    connection: ConnectionId,
+    id: RequestId,
+    deadline: Moment,
+}
+
+#[derive(Debug, Default)]
+pub struct Front {
+    connections: BTreeMap<ConnectionId, Connection>,
+    newest: BTreeMap<ClientId, (ConnectionNumber, ConnectionId)>,
+    queue: VecDeque<Queued>,
+    for_commit: BTreeMap<Seq, Vec<Waiter>>,
+    for_settle: BTreeMap<Seq, Vec<Waiter>>,
+    /// The newest flush that nobody asked for.
+    own_flush: Seq,
+    /// Since when too few replicas have space for the write in front.
+    short_since: Option<Moment>,
+}
+
+/// What becomes of the request in front.
+enum Admission {
+    Taken,
+    Wait,
+    Refused(IoError),
+}
+
+impl Front {
+    pub fn gone(&mut self, connection: ConnectionId) {
+        // Its queued requests are dropped: nobody knows that they were ever here.
+        self.connections.remove(&connection);
+        self.queue.retain(|queued| queued.connection != connection);
+    }
+
+    /// Who is logged in over a connection.
+    pub fn client(&self, connection: ConnectionId) -> Option<ClientId> {
+        let found = self.connections.get(&connection)?;
+        (found.state == LoginState::In).then_some(found.login.client)
+    }
+
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+impl Target {
+    pub(super) fn login(&mut self, connection: ConnectionId, login: Login, cx: &mut Cx<'_>) {
+        let numbers = !off!(self, ConnectionNumbers);
+        let newest = self.front.newest.get(&login.client).copied();
+        if let Some((number, older)) = newest.filter(|_| numbers) {
+            if login.number <= number {
+                let result = Err(LoginError::OlderConnection);
+                return cx.out.push(Output::LoggedIn { connection, result });
+            }
+            self.front.gone(older);
+            self.reads.drop_of(older);
+        }
+        let through = self.sequence.newest_of(login.client).filter(|_| numbers);
+        self.front.newest.insert(login.client, (login.number, connection));
+        let state = LoginState::Waiting { through };
+        self.front.connections.insert(connection, Connection { login, state });
+    }
+
+    pub(super) fn answer_logins(&mut self, cx: &mut Cx<'_>) {
+        if !self.is_serving() {
+            return;
+        }
+        let (committed, stages) = (self.sequence.committed, self.shared.stages);
+        let mut refused = Vec::new();
+        for (connection, found) in &mut self.front.connections {
+            let LoginState::Waiting { through } = found.state else { continue };
+            if through.is_some_and(|through| through > committed) {
+                continue;
+            }
+            let known = match found.login.stage {
+                Some(stage) => stage >= stages.lowest,
+                None => !stages.plain_refused,
+            };
+            let result = match known {
+                true => Ok(()),
+                false => Err(LoginError::UnflushedWritesLost),
+            };
+            found.state = LoginState::In;
+            if result.is_err() {
+                refused.push(*connection);
+            }
+            cx.out.push(Output::LoggedIn { connection: *connection, result });
+        }
+        for connection in refused {
+            self.front.connections.remove(&connection);
+        }
+    }
+
+    pub(super) fn request(
+        &mut self,
+        connection: ConnectionId,
+        id: RequestId,
+        request: Request,
+        cx: &mut Cx<'_>,
+    ) {
+        let refusal = match self.front.client(connection) {
+            None => Some(IoError::Superseded),
+            Some(_) if self.front.queue.len() + self.reads.len() >= REQUESTS_MAX => {
+                Some(IoError::Busy)
+            }
+            Some(_) => self.out_of_range(&request),
+        };
+        if let Some(error) = refusal {
+            return cx.out.push(Output::Reply { connection, id, result: Err(error) });
+        }
+        let client = self.front.client(connection).expect("it was looked up above");
+        let deadline = cx.now + self.config.hold_deadline;
+        match request {
+            Request::Read { offset, len } => self.reads.add(connection, id, offset, len, deadline),
+            request => {
+                let queued = Queued { connection, client, id, request, deadline };
+                self.front.queue.push_back(queued);
+            }
+        }
+    }
+
+    fn out_of_range(&self, request: &Request) -> Option<IoError> {
+        let (offset, len) = match request {
+            Request::Read { offset, len } | Request::Zero { offset, len, .. } => (*offset, *len),
+            Request::Write { offset, data, .. } => (*offset, ByteLen(data.len() as u64)),
+            Request::Reservations(bytes) => {
+                let fits = bytes.len() <= RESERVATIONS_MAX;
+                return (!fits).then_some(IoError::BadRange {
+                    offset: ByteOffset(0),
+                    len: ByteLen(bytes.len() as u64),
+                });
+            }
+            Request::Flush => return None,
+        };
+        let fits = matches!(request, Request::Zero { .. }) || len.0 <= REQUEST_MAX;
+        let aligned =
+            fits && offset.0.is_multiple_of(LOGICAL_SECTOR) && len.0.is_multiple_of(LOGICAL_SECTOR);
+        let within = offset.end(len).is_some_and(|end| end.0 <= self.shared.size.0);
+        (len.0 == 0 || !aligned || !within).then_some(IoError::BadRange { offset, len })
+    }
+
+    /// Gives seqs to what waits in front, as far as that is allowed now.
+    pub(super) fn sequence_requests(&mut self, cx: &mut Cx<'_>) {
+        while let Some(queued) = self.front.queue.pop_front() {
+            match self.admit_request(&queued, cx) {
+                Admission::Taken => {}
+                Admission::Wait => {
+                    self.front.queue.push_front(queued);
+                    break;
+                }
+                Admission::Refused(error) => {
+                    let (connection, id) = (queued.connection, queued.id);
+                    cx.out.push(Output::Reply { connection, id, result: Err(error) });
+                }
+            }
+        }
+        self.flush_by_itself();
+    }
+
+    fn admit_request(&mut self, queued: &Queued, cx: &mut Cx<'_>) -> Admission {
+        let held = self.holds.is_in_force() && !off!(self, NoSeqInHold);
+        if !self.is_serving() || held || self.sequence.kept() >= self.config.backlog {
+            return Admission::Wait;
+        }
+        let waiter =
+            Waiter { connection: queued.connection, id: queued.id, deadline: queued.deadline };
+        let by = Some(queued.client);
+        match &queued.request {
+            Request::Write { offset, data, fua } => {
+                let cost = self.cost_of(*offset, ByteLen(data.len() as u64));
+                match self.spend_credit(cost, cx.now) {
+                    Admission::Taken => {}
+                    other => return other,
+                }
+                if !self.rounds.allows(data.len() as u64) {
+                    return Admission::Wait;
+                }
+                let checksum = Checksum::of(data);
+                let change = Change::Write { offset: *offset, data: data.clone(), checksum };
+                let seq = self.append(change, by, cost);
+                self.await_write(seq, *fua, queued.client, waiter);
+            }
+            Request::Zero { offset, len, how, fua } => {
+                let change = Change::Zero { offset: *offset, len: *len, how: *how };
+                let seq = self.append(change, by, 0);
+                self.await_write(seq, *fua, queued.client, waiter);
+            }
+            Request::Flush => self.await_flush(queued.client, waiter, cx),
+            Request::Reservations(bytes) => {
+                let seq = self.append(Change::Reservations(bytes.clone()), by, 0);
+                self.front.for_settle.entry(seq).or_default().push(waiter);
+            }
+            Request::Read { .. } => unreachable!("reads do not queue for a seq"),
+        }
+        Admission::Taken
+    }
+
+    fn await_write(&mut self, seq: Seq, fua: bool, client: ClientId, waiter: Waiter) {
+        if fua {
+            let flush = self.append(Change::Flush, Some(client), 0);
+            self.front.for_settle.entry(flush).or_default().push(waiter);
+        } else {
+            self.front.for_commit.entry(seq).or_default().push(waiter);
+        }
+    }
+
+    fn await_flush(&mut self, client: ClientId, waiter: Waiter, cx: &mut Cx<'_>) {
+        let last = self.sequence.last();
+        if self.sequence.settled == last && self.has_lease(cx.now) {
+            let Waiter { connection, id, .. } = waiter;
+            return cx.out.push(Output::Reply { connection, id, result: Ok(Answer::Done) });
+        }
+        let seq = match self.sequence.is_flush(last) {
+            true => last,
+            false => self.append(Change::Flush, Some(client), 0),
+        };
+        self.front.for_settle.entry(seq).or_default().push(waiter);
+    }
+
+    /// The most that a write takes in a pool (Q7).
+    fn cost_of(&self, offset: ByteOffset, len: ByteLen) -> u64 {
+        let facts = self.peers.values().find_map(|peer| peer.facts.as_ref());
+        let Some(facts) = facts else { return 0 };
+        let granule = facts.granule.0.max(1);
+        let granules = (offset.0 + len.0).div_ceil(granule) - offset.0 / granule;
+        facts.cost_per_write.0 + granules * facts.cost_per_granule.0
+    }
+
+    /// Whether a quorum of replicas has set space aside for a write. Credit is topped up while
+    /// entries are applied, so it is waited for; but once the pools are known to be full, writes
+    /// are refused at once, and whatever gives space back does not wait behind them.
+    fn spend_credit(&mut self, cost: u64, now: Moment) -> Admission {
+        let (has, in_stream) = self.credit_for(cost);
+        if has || off!(self, Headroom) {
+            self.front.short_since = None;
+            return Admission::Taken;
+        }
+        if !in_stream {
+            return Admission::Wait;
+        }
+        let since = *self.front.short_since.get_or_insert(now);
+        match now >= since + CREDIT_PATIENCE {
+            true => Admission::Refused(IoError::NoSpace),
+            false => Admission::Wait,
+        }
+    }
+
+    /// Whether a quorum has credit, and whether a quorum is in the stream at all.
+    pub(super) fn credit_for(&self, cost: u64) -> (bool, bool) {
+        let quorum = self.quorum();
+        let in_stream = |member| self.voter(member).is_some_and(|peer| peer.is_in_stream());
+        let has = |member| {
+            self.voter(member).is_some_and(|peer| {
+                let spent = self.sequence.cost_above(peer.held);
+                peer.is_in_stream() && peer.headroom.0.saturating_sub(spent) >= cost
+            })
+        };
+        (quorum.is_quorum(has), quorum.is_quorum(in_stream))
+    }
+
+    /// A replay window that fills up is made durable (Q5).
+    fn flush_by_itself(&mut self) {
+        let unflushed = self.sequence.bytes_above(self.sequence.settled);
+        let under_way = self.front.own_flush > self.sequence.settled;
+        if self.is_serving()
+            && unflushed > self.config.backlog / 4
+            && !under_way
+            && !self.holds.is_in_force()
+        {
+            self.front.own_flush = self.append(Change::Flush, None, 0);
+        }
+    }
+
+    /// Answers what a quorum holds, and what it has durably; nothing during a hold (Q10).
+    pub(super) fn answer_settled(&mut self, cx: &mut Cx<'_>) {
+        if !self.is_active() || self.holds.is_in_force() {
+            return;
+        }
+        let (acked, settled) = (self.sequence.acked, self.sequence.settled);
+        let committed = take_through(&mut self.front.for_commit, acked);
+        let durable = take_through(&mut self.front.for_settle, settled);
+        for Waiter { connection, id, .. } in committed.into_iter().chain(durable) {
+            cx.out.push(Output::Reply { connection, id, result: Ok(Answer::Done) });
+        }
+        self.answer_commands(cx);
+    }
+
+    /// What waited longer than the class allows fails; the reason is told (P6).
+    pub(super) fn expire_requests(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        let mut late: Vec<(ConnectionId, RequestId)> = Vec::new();
+        self.front.queue.retain(|queued| {
+            let keep = now < queued.deadline;
+            if !keep {
+                late.push((queued.connection, queued.id));
+            }
+            keep
+        });
+        for waiters in self.front.for_commit.values_mut().chain(self.front.for_settle.values_mut())
+        {
+            waiters.retain(|waiter| {
+                let keep = now < waiter.deadline;
+                if !keep {
+                    late.push((waiter.connection, waiter.id));
+                }
+                keep
+            });
+        }
+        late.extend(self.reads.expire(now));
+        let reason = self.why_held(now);
+        for (connection, id) in late {
+            let result = Err(IoError::NoQuorum { reason: reason.clone() });
+            cx.out.push(Output::Reply { connection, id, result });
+        }
+    }
+
+    /// The reign is over: whoever waits is told.
+    pub(super) fn refuse_everything(&mut self, cx: &mut Cx<'_>) {
+        let queued = self.front.queue.drain(..).map(|queued| (queued.connection, queued.id));
+        let mut waiting: Vec<(ConnectionId, RequestId)> = queued.collect();
+        let waits = [&mut self.front.for_commit, &mut self.front.for_settle];
+        for waiter in waits.into_iter().flat_map(|map| take_through(map, Seq(u64::MAX))) {
+            waiting.push((waiter.connection, waiter.id));
+        }
+        waiting.extend(self.reads.drain());
+        for (connection, id) in waiting {
+            cx.out.push(Output::Reply { connection, id, result: Err(IoError::Stopped) });
+        }
+        for (connection, found) in std::mem::take(&mut self.front.connections) {
+            if found.state != LoginState::In {
+                let result = Err(LoginError::Stopped);
+                cx.out.push(Output::LoggedIn { connection, result });
+            }
+        }
+        self.refuse_commands(cx);
+    }
+}
+
+fn take_through(waits: &mut BTreeMap<Seq, Vec<Waiter>>, through: Seq) -> Vec<Waiter> {
+    let later = match through.0.checked_add(1) {
+        Some(next) => waits.split_off(&Seq(next)),
+        None => BTreeMap::new(),
+    };
+    std::mem::replace(waits, later).into_values().flatten().collect()
+}

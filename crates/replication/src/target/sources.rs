@@ -1,0 +1,128 @@
+//! Who a round is from: the source, the point at which it is frozen, and what stays frozen for an
+//! import that may go on.
+use block::{ByteOffset, Position};
+
+use crate::message::{RoundPoint, ToReplica};
+use crate::state::ImportMark;
+use crate::target::peer::Stand;
+use crate::target::rounds::{Round, Rounds};
+use crate::target::{Cx, Target};
+use crate::words::{Moment, ReplicaId, Span};
+
+/// How long a frozen source is kept for an import that may go on.
+const KEPT_FOR: Span = Span::secs(60);
+
+/// A source that stays frozen though no round uses it now.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    source: ReplicaId,
+    at: Position,
+    until: Moment,
+}
+
+impl Rounds {
+    /// It is used again, or of no use.
+    pub fn use_kept(&mut self, source: ReplicaId, at: Position) {
+        self.kept.retain(|kept| (kept.source, kept.at) != (source, at));
+    }
+
+    /// Sources that were frozen by somebody, for an import that may go on.
+    pub fn keep(&mut self, source: ReplicaId, frozen: &[Position], now: Moment) {
+        for at in frozen {
+            let same = |kept: &Kept| (kept.source, kept.at) == (source, *at);
+            if !self.kept.iter().any(same) {
+                self.kept.push(Kept { source, at: *at, until: now + KEPT_FOR });
+            }
+        }
+    }
+}
+
+impl Target {
+    /// What a destination has staged, if it is of use.
+    pub(super) fn staged_by(
+        &self,
+        replica: ReplicaId,
+        agreed: Position,
+    ) -> Option<(ImportMark, ByteOffset)> {
+        let staged = self.peers[&replica].facts.as_ref()?.import?;
+        let useful = staged.0.since == agreed.seq && self.history().contains(staged.0.source);
+        useful.then_some(staged)
+    }
+
+    /// Who is frozen for a round, and where.
+    pub(super) fn source_for(
+        &self,
+        replica: ReplicaId,
+        agreed: Position,
+        staged: Option<(ImportMark, ByteOffset)>,
+    ) -> Option<(ReplicaId, RoundPoint)> {
+        let bad: &[ReplicaId] = match &self.peers[&replica].stand {
+            Stand::Apart(apart) => &apart.bad_sources,
+            _ => &[],
+        };
+        let able = |id: &ReplicaId| {
+            let peer = &self.peers[id];
+            let has_it = peer.is_in_stream() && peer.held >= agreed.seq;
+            *id != replica && has_it && !bad.contains(id)
+        };
+        let missed = self.snapshots.iter().filter(|it| it.position.seq > agreed.seq);
+        let held = missed.filter(|it| {
+            let has = |id: &ReplicaId| self.peers[id].held >= it.position.seq;
+            self.peers.keys().filter(|id| able(id)).any(has)
+        });
+        let boundary = held.min_by_key(|it| it.position.seq);
+        let local = self.config.local;
+        let sources = self.peers.keys().copied().filter(able);
+        let has = |id: &ReplicaId| boundary.is_none_or(|it| self.peers[id].held >= it.position.seq);
+        let best = |sources: &mut dyn Iterator<Item = ReplicaId>| {
+            sources.min_by_key(|id| (Some(*id) != local, std::cmp::Reverse(self.peers[id].held)))
+        };
+        if let Some(snapshot) = boundary {
+            let source = best(&mut sources.filter(has))?;
+            return Some((source, RoundPoint::Snapshot(snapshot.uid)));
+        }
+        if let Some((mark, _)) = staged {
+            let keeps = |id: &ReplicaId| {
+                let facts = self.peers[id].facts.as_ref();
+                let reported = facts.is_some_and(|facts| facts.rounds.contains(&mark.source));
+                let kept = |kept: &Kept| kept.source == *id && kept.at == mark.source;
+                reported || self.rounds.kept.iter().any(kept)
+            };
+            let mut keeping = self.peers.keys().copied().filter(able).filter(keeps);
+            if let Some(source) = best(&mut keeping) {
+                return Some((source, RoundPoint::Kept(mark.source)));
+            }
+        }
+        Some((best(&mut self.peers.keys().copied().filter(able))?, RoundPoint::Now))
+    }
+
+    pub(super) fn keep_for_later(&mut self, round: &Round, now: Moment) {
+        if let Some(opened) = round.opened.as_ref().filter(|opened| opened.snapshot.is_none()) {
+            self.rounds.keep(round.source, &[opened.position], now);
+        }
+    }
+
+    /// The source said that what was kept is gone.
+    pub(super) fn forget_kept_of(&mut self, replica: ReplicaId) {
+        let Some(round) = self.round(replica) else { return };
+        let (source, staged) = (round.source, round.staged);
+        if let Some((mark, _)) = staged {
+            self.forget_frozen(source, mark.source);
+        }
+    }
+
+    /// Nobody goes on with it.
+    pub(super) fn forget_frozen(&mut self, source: ReplicaId, frozen: Position) {
+        self.rounds.use_kept(source, frozen);
+        if let Some(facts) = self.peers.get_mut(&source).and_then(|peer| peer.facts.as_mut()) {
+            facts.rounds.retain(|at| *at != frozen);
+        }
+    }
+
+    pub(super) fn close_kept(&mut self, cx: &mut Cx<'_>) {
+        let due: Vec<Kept> = self.rounds.kept.extract_if(.., |it| cx.now >= it.until).collect();
+        for Kept { source, at, .. } in due {
+            self.tell(source, ToReplica::CloseRound { round: at }, cx);
+        }
+    }
+}
