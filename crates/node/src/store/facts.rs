@@ -1,0 +1,134 @@
+//! What a pool says of its replicas.
+use block::{ByteLen, ByteOffset, Disk, Position};
+use engine::{BlockSize, Pool, SnapshotId, SnapshotInfo, VolumeId, VolumeInfo, VolumeSpec};
+use replication::state::SnapshotEntry;
+use replication::store::StoreFacts;
+use replication::words::{SnapshotUid, VolumeUid};
+
+/// Granules of one leaf of the engine's map.
+const LEAF: u64 = 128;
+
+/// A volume with a state is a replica. An import under way is a part of one, not one itself.
+pub fn is_replica(volume: &VolumeInfo) -> bool {
+    volume.staging.is_none() && !volume.state.is_empty()
+}
+
+/// Whether a snapshot is one of this volume, and not on its way out.
+pub fn is_of(snapshot: &SnapshotInfo, volume: VolumeId) -> bool {
+    snapshot.volume == volume && !snapshot.hidden
+}
+
+pub fn uid_of(snapshot: &SnapshotInfo) -> SnapshotUid {
+    SnapshotUid(snapshot.uid)
+}
+
+/// The import into a volume.
+pub fn staging_of(volumes: &[VolumeInfo], of: VolumeId) -> Option<&VolumeInfo> {
+    volumes.iter().find(|volume| volume.staging.is_some_and(|staging| staging.of == of))
+}
+
+/// The state that a snapshot was made with.
+pub fn state_of<D: Disk>(pool: &Pool<D>, snapshot: SnapshotId) -> Option<Vec<u8>> {
+    let found = pool.snapshots().into_iter().find(|found| found.id == snapshot);
+    found.map(|found| found.state)
+}
+
+/// What has the uid of a replica that is to be made.
+pub enum Found {
+    Nothing,
+    /// Nothing ever happened to it: a creation that a crash cut short.
+    Untouched(VolumeId),
+    Used,
+}
+
+/// A volume that has the uid already, compared with what is asked for.
+pub fn of_same_uid<D: Disk>(pool: &Pool<D>, uid: VolumeUid, spec: &VolumeSpec) -> Found {
+    let volumes = pool.volumes();
+    let Some(found) = volumes.iter().find(|volume| VolumeUid(volume.uid) == uid) else {
+        return Found::Nothing;
+    };
+    let same = found.name == spec.name
+        && found.size == spec.size
+        && found.block_size == spec.block_size
+        && found.compression == spec.compression;
+    let snapshots = pool.snapshots();
+    let untouched = found.state.is_empty()
+        && found.staging.is_none()
+        && !found.attached
+        && found.held == Position::default()
+        && found.parent.is_none()
+        && !snapshots.iter().any(|snapshot| snapshot.volume == found.id);
+    if same && untouched { Found::Untouched(found.id) } else { Found::Used }
+}
+
+pub fn of<D: Disk>(pool: &Pool<D>, id: VolumeId) -> Option<StoreFacts> {
+    let volumes = pool.volumes();
+    let volume = volumes.iter().find(|volume| volume.id == id)?;
+    let own = pool.snapshots().into_iter().filter(|snapshot| is_of(snapshot, id));
+    let (internal, snapshots): (Vec<_>, Vec<_>) = own.partition(|snapshot| snapshot.internal);
+    let (cost_per_write, cost_per_granule) = costs(volume.block_size);
+    Some(StoreFacts {
+        position: volume.held,
+        state: volume.state.clone(),
+        size: volume.size,
+        granule: ByteLen(volume.block_size.granule()),
+        block_size: ByteLen(volume.block_size.bytes()),
+        snapshots: snapshots.into_iter().map(entry).collect(),
+        internal: internal.into_iter().map(entry).collect(),
+        staged: staging_of(&volumes, id)
+            .and_then(|staging| staging.staging)
+            .map(|staging| staging.progress),
+        cost_per_granule,
+        cost_per_write,
+    })
+}
+
+fn entry(snapshot: SnapshotInfo) -> SnapshotEntry {
+    SnapshotEntry {
+        uid: uid_of(&snapshot),
+        name: snapshot.name,
+        created: snapshot.created,
+        position: snapshot.position,
+    }
+}
+
+/// What a write takes at the most, as a part for itself and a part for each granule that it
+/// touches: the engine counts map pages, which a target does not know.
+fn costs(block_size: BlockSize) -> (ByteLen, ByteLen) {
+    let granule = block_size.granule();
+    let cost = |first: u64, count: u64| {
+        let (offset, len) = (ByteOffset(first * granule), ByteLen(count * granule));
+        engine::write_cost(block_size, offset, len).0
+    };
+    // Two neighbours in two leaves of the map, against two in one leaf.
+    let apart = cost(LEAF - 1, 2);
+    let leaf = apart - cost(0, 2);
+    // However a write lies, two leaves and one for each further `LEAF` granules are enough.
+    let per_granule = granule + leaf.div_ceil(LEAF);
+    (ByteLen(apart - 2 * granule), ByteLen(per_granule))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Protects from a write that a target lets pass, though a replica has no space for it.
+    #[test]
+    fn what_a_target_reckons_covers_what_the_engine_takes() {
+        for block_size in [512, 4096, 16 << 10, 128 << 10] {
+            let block_size = BlockSize::new(block_size).expect("a legal block");
+            let granule = block_size.granule();
+            let (per_write, per_granule) = costs(block_size);
+            for first in 0..2 * LEAF {
+                for count in 1..=2 * LEAF + 2 {
+                    let (offset, len) = (ByteOffset(first * granule), ByteLen(count * granule));
+                    let taken = engine::write_cost(block_size, offset, len);
+                    let reckoned = per_write.0 + count * per_granule.0;
+                    assert!(taken.0 <= reckoned, "{count} from {first}: {taken} > {reckoned}");
+                    // And not by far more, or volumes would stop early.
+                    assert!(reckoned - taken.0 <= 2 * per_granule.0.max(16 << 10));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! One pool with the replicas of several volumes: carries what replicas ask of their stores to the
+//! engine, and answers back.
+//!
+//! It promises that operations of one volume take effect in the order in which they were asked.
+//! Where the engine needs a name that only an earlier answer tells (of a snapshot, of a staging
+//! volume), the operation waits here, and everything of its volume behind it. A read of a volume
+//! sees at least what was answered before it was asked; beside writes under way it may see either.
+//! Nothing is kept here that the pool does not have: after a crash, opening the pool is all there is
+//! to do.
+mod errors;
+mod facts;
+mod place;
+mod step;
+
+use std::collections::{BTreeMap, HashMap};
+
+use block::{ByteLen, ByteOffset, Disk};
+use engine::{Op, OpError, Pool, Reply, RequestId, SnapshotsOfDeleted, VolumeId, VolumeSpec};
+use replication::constants::ENTRIES_MAX;
+use replication::state::ReplicaState;
+use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
+use replication::words::{Incarnation, VolumeUid};
+
+use place::{Phase, Place, Staging, Wanted};
+use step::Step;
+
+/// Operations of one volume that may wait here: as many as may be under way to a replica.
+const WAITING_MAX: usize = ENTRIES_MAX;
+
+/// What became of an operation.
+pub type Answer = (VolumeUid, StoreTag, Result<StoreReply, StoreError>);
+
+/// An operation that the engine has.
+struct Asked {
+    volume: VolumeUid,
+    tag: StoreTag,
+    step: Step,
+    /// Where damage is looked for if the engine does not say.
+    at: ByteOffset,
+}
+
+/// The second half of a creation.
+struct FirstState {
+    volume: VolumeUid,
+    tag: StoreTag,
+    id: VolumeId,
+    incarnation: Incarnation,
+    size: ByteLen,
+}
+
+pub struct Host<D: Disk> {
+    pool: Pool<D>,
+    places: BTreeMap<VolumeUid, Place>,
+    asked: HashMap<RequestId, Asked>,
+    next: u64,
+    /// For these the engine had no room when they were asked; at most one for each place.
+    later: Vec<FirstState>,
+    answers: Vec<Answer>,
+}
+
+impl<D: Disk> Host<D> {
+    /// Finds the replicas of a pool. Volumes that have no replica's state are somebody else's.
+    pub fn new(mut pool: Pool<D>) -> Host<D> {
+        let mut places = BTreeMap::new();
+        let volumes = pool.volumes();
+        for volume in volumes.iter().filter(|volume| facts::is_replica(volume)) {
+            let mut place = Place::ready(volume.id, volume.size);
+            let snapshots = pool.snapshots();
+            let own = snapshots.iter().filter(|found| facts::is_of(found, volume.id));
+            place.snapshots.extend(own.map(|found| (facts::uid_of(found), found.id)));
+            if let Some(staging) = facts::staging_of(&volumes, volume.id) {
+                place.staging = Staging::Open(staging.id);
+            }
+            pool.keep_order(volume.id, true).expect("it was listed");
+            places.insert(VolumeUid(volume.uid), place);
+        }
+        let (asked, later, answers) = (HashMap::new(), Vec::new(), Vec::new());
+        Host { pool, places, asked, next: 0, later, answers }
+    }
+
+    pub fn pool(&self) -> &Pool<D> {
+        &self.pool
+    }
+
+    pub fn pool_mut(&mut self) -> &mut Pool<D> {
+        &mut self.pool
+    }
+
+    pub fn into_pool(self) -> Pool<D> {
+        self.pool
+    }
+
+    /// The volumes that have a replica here.
+    pub fn volumes(&self) -> Vec<VolumeUid> {
+        let there = self.places.iter().filter(|(_, place)| place.volume().is_some());
+        there.map(|(volume, _)| *volume).collect()
+    }
+
+    /// What a replica's store has; whole when nothing of it is under way.
+    pub fn facts(&self, volume: VolumeUid) -> Option<StoreFacts> {
+        facts::of(&self.pool, self.places.get(&volume)?.volume()?)
+    }
+
+    /// Makes an empty replica. Answered like an operation: when it is held, with its state.
+    pub fn create(
+        &mut self,
+        volume: VolumeUid,
+        tag: StoreTag,
+        spec: VolumeSpec,
+        incarnation: Incarnation,
+    ) {
+        let spec = VolumeSpec { uid: volume.0, ..spec };
+        self.places.entry(volume).or_default();
+        self.want(volume, tag, Wanted::Create { spec, incarnation });
+    }
+
+    /// Deletes a replica with all its snapshots, and an import that is under way.
+    pub fn delete(&mut self, volume: VolumeUid, tag: StoreTag) {
+        self.want(volume, tag, Wanted::Delete);
+    }
+
+    /// Answered by [`Host::poll`], in any order; takes effect in the order of submission.
+    pub fn submit(&mut self, volume: VolumeUid, tag: StoreTag, op: StoreOp) {
+        self.want(volume, tag, Wanted::Op(op));
+    }
+
+    /// Takes what the engine finished. Never blocks.
+    pub fn poll(&mut self) -> Vec<Answer> {
+        self.pool.poll();
+        for first in std::mem::take(&mut self.later) {
+            self.give_state(first);
+        }
+        loop {
+            self.pool.poll();
+            let mut moved = false;
+            while let Some((id, result)) = self.pool.reply() {
+                // Others may ask the pool as well, by its own door.
+                if let Some(asked) = self.asked.remove(&id) {
+                    moved = true;
+                    self.answered(asked, result);
+                }
+            }
+            if !moved {
+                return std::mem::take(&mut self.answers);
+            }
+        }
+    }
+
+    fn want(&mut self, volume: VolumeUid, tag: StoreTag, wanted: Wanted) {
+        let Some(place) = self.places.get_mut(&volume) else {
+            return self.refuse(volume, tag, "the volume has no replica here");
+        };
+        if place.waiting.len() >= WAITING_MAX {
+            return self.answers.push((volume, tag, Err(StoreError::Busy)));
+        }
+        place.waiting.push_back((tag, wanted));
+        self.advance(volume);
+    }
+
+    /// Begins whatever of a volume need not wait any more.
+    fn advance(&mut self, volume: VolumeUid) {
+        while let Some(place) = self.places.get_mut(&volume) {
+            let Some((tag, wanted)) = place.next() else { break };
+            match (place.phase, wanted) {
+                (Phase::Absent, Wanted::Create { spec, incarnation }) => {
+                    self.begin_create(volume, tag, spec, incarnation);
+                }
+                (Phase::Absent, _) => self.refuse(volume, tag, "the volume has no replica here"),
+                (_, Wanted::Create { .. }) => self.refuse(volume, tag, "the replica exists"),
+                (Phase::Ready(id), Wanted::Delete) => self.begin_delete(volume, tag, id),
+                (Phase::Ready(id), Wanted::Op(op)) => self.begin(volume, tag, id, op),
+                (Phase::Making | Phase::Going, _) => unreachable!("nothing begins before it ends"),
+            }
+        }
+        if self.places.get(&volume).is_some_and(Place::is_gone) {
+            self.places.remove(&volume);
+        }
+    }
+
+    fn refuse(&mut self, volume: VolumeUid, tag: StoreTag, reason: &str) {
+        let error = StoreError::Refused { reason: reason.into() };
+        self.answers.push((volume, tag, Err(error)));
+    }
+
+    fn place(&mut self, volume: VolumeUid) -> &mut Place {
+        self.places.get_mut(&volume).expect("a place stays while something of it is under way")
+    }
+
+    fn ask(&mut self, asked: Asked, op: Op) {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.place(asked.volume).under_way += 1;
+        self.asked.insert(id, asked);
+        self.pool.submit(id, op);
+    }
+
+    fn begin(&mut self, volume: VolumeUid, tag: StoreTag, id: VolumeId, op: StoreOp) {
+        if let StoreOp::SnapshotState { snapshot } = op {
+            let found = self.place(volume).snapshots.get(&snapshot).copied();
+            let state = found.and_then(|found| facts::state_of(&self.pool, found));
+            let result = state.map(StoreReply::State).ok_or(StoreError::UnknownSnapshot);
+            return self.answers.push((volume, tag, result));
+        }
+        match step::of(self.place(volume), id, op) {
+            Ok((op, step, at)) => self.ask(Asked { volume, tag, step, at }, op),
+            Err(error) => self.answers.push((volume, tag, Err(error))),
+        }
+    }
+
+    /// Two steps: a volume, and its state. A volume that was made, but did not get its state before
+    /// a crash, is no replica yet; it is taken as it is, if nothing ever happened to it.
+    fn begin_create(
+        &mut self,
+        volume: VolumeUid,
+        tag: StoreTag,
+        spec: VolumeSpec,
+        incarnation: Incarnation,
+    ) {
+        match facts::of_same_uid(&self.pool, volume, &spec) {
+            facts::Found::Nothing => {
+                self.place(volume).phase = Phase::Making;
+                let step = Step::Create { incarnation, size: spec.size };
+                self.ask(Asked { volume, tag, step, at: ByteOffset(0) }, Op::Create { spec });
+            }
+            facts::Found::Untouched(id) => {
+                self.place(volume).phase = Phase::Making;
+                let size = spec.size;
+                self.give_state(FirstState { volume, tag, id, incarnation, size });
+            }
+            facts::Found::Used => {
+                self.refuse(volume, tag, "a volume with this uid exists already");
+            }
+        }
+    }
+
+    fn give_state(&mut self, first: FirstState) {
+        let FirstState { volume, tag, id, incarnation, size } = first;
+        let state = ReplicaState::fresh(incarnation, size).encode();
+        let step = Step::FirstState { id, incarnation, size };
+        let op = Op::SetState { volume: id, position: None, state };
+        self.ask(Asked { volume, tag, step, at: ByteOffset(0) }, op);
+    }
+
+    fn begin_delete(&mut self, volume: VolumeUid, tag: StoreTag, id: VolumeId) {
+        let place = self.place(volume);
+        place.phase = Phase::Going;
+        let at = ByteOffset(0);
+        if let Staging::Open(staging) = place.staging {
+            // Behind its import, a volume would not be deleted.
+            let op = Op::Delete { volume: staging, snapshots: SnapshotsOfDeleted::Refuse };
+            self.ask(Asked { volume, tag, step: Step::DropImport, at }, op);
+        }
+        let op = Op::Delete { volume: id, snapshots: SnapshotsOfDeleted::Delete };
+        self.ask(Asked { volume, tag, step: Step::Delete { id }, at }, op);
+    }
+
+    fn answered(&mut self, asked: Asked, result: Result<Reply, OpError>) {
+        let Asked { volume, tag, step, at } = asked;
+        let place = self.place(volume);
+        place.under_way -= 1;
+        let next = step::answered(place, step, &result);
+        match next {
+            step::Next::Answer => {
+                let result = match result {
+                    Ok(reply) => Ok(step::reply(reply)),
+                    Err(error) => Err(errors::store_error(error, at)),
+                };
+                self.answers.push((volume, tag, result));
+            }
+            step::Next::Silence => {}
+            step::Next::GiveState { id, incarnation, size } => {
+                self.give_state(FirstState { volume, tag, id, incarnation, size });
+            }
+            step::Next::GiveStateLater { id, incarnation, size } => {
+                self.later.push(FirstState { volume, tag, id, incarnation, size });
+            }
+            step::Next::Ready { id } => {
+                let kept = self.pool.keep_order(id, true);
+                let result = kept.map(|()| StoreReply::Done);
+                let result = result.map_err(|error| errors::store_error(error, at));
+                self.answers.push((volume, tag, result));
+            }
+        }
+        self.advance(volume);
+    }
+}
