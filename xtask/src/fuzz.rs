@@ -27,7 +27,8 @@ pub fn exists() -> bool {
 }
 
 pub fn decoders(seconds: u64, log: &str) -> Result<Totals> {
-    let test = "test --release --locked -p engine --test fuzz_decoders -- --nocapture";
+    let test =
+        "test --release --locked -p engine -p replication --test fuzz_decoders -- --nocapture";
     let finished = shell::cargo(test).env("POLLUX_FUZZ_SECONDS", seconds).run(log)?;
     Ok(finished.as_tests())
 }

@@ -6,6 +6,7 @@
 
 mod crash_disk;
 pub mod fixture;
+pub mod quorum;
 mod rng;
 pub mod workload;
 

@@ -1,0 +1,399 @@
+//! What can be known from outside the machines: entries on the wire, positions in the stores,
+//! replies that leave. It is compared with what was promised.
+use std::collections::BTreeMap;
+
+use block::{ByteLen, ByteOffset, Position, Seq, Term};
+use replication::client::{ConnectionId, Request, RequestId};
+use replication::entry::{Change, Checksum, Entry};
+use replication::history::Reign;
+use replication::membership::Membership;
+use replication::message::{ForTarget, ToTarget};
+use replication::words::{Boot, Incarnation, ReplicaId};
+
+use super::clients::{Time, Violation, VolumeNo};
+
+mod content;
+mod traffic;
+
+pub use traffic::Traffic;
+
+/// How far one content of a replica ever was, by reign. What it lost it once had all the same:
+/// promises are about the moment of the answer.
+#[derive(Clone, Debug, Default)]
+struct Reached {
+    incarnation: Incarnation,
+    held: BTreeMap<Term, Seq>,
+    durable: BTreeMap<Term, Seq>,
+    last: Position,
+    /// What it held in each run of its process.
+    in_boot: BTreeMap<(Boot, Term), Seq>,
+    /// The run that each reign knows it by: what an older one held counts no more for that reign.
+    known_by: BTreeMap<Term, Boot>,
+    /// What each reign had acknowledged when it was welcomed.
+    owed: BTreeMap<Term, Seq>,
+    /// The newest reign that it welcomed, and what it said to have.
+    welcome: Option<(Term, Position)>,
+}
+
+impl Reached {
+    fn has(&self, at: Position, durably: bool) -> bool {
+        let marks = if durably { &self.durable } else { &self.held };
+        let had = marks.get(&at.term).is_some_and(|seq| *seq >= at.seq);
+        // What is durable stays; and so does what a killed process held.
+        let boot = self.known_by.get(&at.term).filter(|_| !durably);
+        let has_still = boot.is_none_or(|boot| {
+            self.in_boot.get(&(*boot, at.term)).is_some_and(|seq| *seq >= at.seq)
+        });
+        had && has_still
+    }
+}
+
+/// A request that is with a target.
+struct Asked {
+    what: Asks,
+    since: Time,
+    /// Highest acknowledged write of each reign when it came: what a flush has to cover.
+    acked: Option<Position>,
+    /// The last entry on the wire when it came: its own comes behind.
+    behind: Option<(Term, Seq)>,
+}
+
+enum Asks {
+    Write { offset: ByteOffset, checksum: Checksum, fua: bool },
+    Zero { offset: ByteOffset, len: ByteLen, fua: bool },
+    Flush,
+    Read,
+    Other,
+}
+
+impl Asks {
+    fn is(&self, change: &Change) -> bool {
+        match (self, change) {
+            (
+                Asks::Write { offset, checksum, .. },
+                Change::Write { offset: at, checksum: sum, .. },
+            ) => offset == at && checksum == sum,
+            (Asks::Zero { offset, len, .. }, Change::Zero { offset: at, len: long, .. }) => {
+                offset == at && len == long
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Volume {
+    entries: BTreeMap<(Term, Seq), Change>,
+    /// The reign before each reign, in its own history.
+    before: BTreeMap<Term, Option<Reign>>,
+    reached: BTreeMap<ReplicaId, Reached>,
+    /// Contents that are gone. What they had when something was promised, they had.
+    lost: BTreeMap<(ReplicaId, Incarnation), Reached>,
+    /// The newest reign that answered, and the highest write that it acknowledged.
+    served: Term,
+    acked: Option<Position>,
+    asked: BTreeMap<(ConnectionId, RequestId), Asked>,
+}
+
+pub struct Observed {
+    volumes: Vec<Volume>,
+}
+
+/// What an answer was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replied {
+    Done,
+    Data,
+    Failed,
+}
+
+impl Observed {
+    pub fn new(volumes: usize) -> Observed {
+        Observed { volumes: (0..volumes).map(|_| Volume::default()).collect() }
+    }
+
+    pub fn created(&mut self, replica: ReplicaId, volume: VolumeNo, incarnation: Incarnation) {
+        let reached = Reached { incarnation, ..Reached::default() };
+        let volume = &mut self.volumes[volume.0];
+        if let Some(lost) = volume.reached.insert(replica, reached) {
+            volume.lost.insert((replica, lost.incarnation), lost);
+        }
+    }
+
+    /// An entry on the wire. One reign gives one seq to one entry.
+    pub fn entry(
+        &mut self,
+        volume: VolumeNo,
+        term: Term,
+        entry: &Entry,
+    ) -> Result<bool, Violation> {
+        let entries = &mut self.volumes[volume.0].entries;
+        if let Some(known) = entries.get(&(term, entry.seq)) {
+            let same = match (known, &entry.change) {
+                (
+                    Change::Write { offset: a, checksum: x, .. },
+                    Change::Write { offset: b, checksum: y, .. },
+                ) => a == b && x == y,
+                (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+            };
+            return match same {
+                true => Ok(false),
+                false => Err(format!(
+                    "two entries at {}.{}: {known:?} {:?}",
+                    term.0, entry.seq.0, entry.change
+                )),
+            };
+        }
+        entries.insert((term, entry.seq), entry.change.clone());
+        Ok(true)
+    }
+
+    /// Where a copy is now. True: it is in another reign than before, whose list tells its history.
+    pub fn stored(
+        &mut self,
+        volume: VolumeNo,
+        (replica, boot): (ReplicaId, Boot),
+        held: Position,
+        durable: Position,
+    ) -> bool {
+        let Some(reached) = self.volumes[volume.0].reached.get_mut(&replica) else { return false };
+        let best = reached.held.entry(held.term).or_default();
+        *best = (*best).max(held.seq);
+        let best = reached.in_boot.entry((boot, held.term)).or_default();
+        *best = (*best).max(held.seq);
+        let best = reached.durable.entry(durable.term).or_default();
+        *best = (*best).max(durable.seq);
+        std::mem::replace(&mut reached.last, held).term != held.term
+    }
+
+    /// What a replica says. Q2: what a welcome did not tell is not acknowledged to an older reign.
+    pub fn said(
+        &mut self,
+        volume: VolumeNo,
+        replica: ReplicaId,
+        message: &ForTarget,
+    ) -> Result<(), Violation> {
+        let reached = self.volumes[volume.0].reached.get_mut(&replica);
+        let Some(reached) = reached else { return Ok(()) };
+        match (&message.body, reached.welcome) {
+            (ToTarget::Welcome(welcome), known) => {
+                if known.is_none_or(|(term, _)| term < message.term) {
+                    reached.welcome = Some((message.term, welcome.position));
+                }
+                Ok(())
+            }
+            (ToTarget::Ack { held, .. }, Some((newest, told)))
+                if message.term < newest && *held > told.seq =>
+            {
+                Err(format!(
+                    "Q2: {replica:?} welcomed reign {} at {told} and acknowledges {} to reign {}",
+                    newest.0, held.0, message.term.0
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A target of this reign was welcomed.
+    pub fn welcomed(&mut self, volume: VolumeNo, term: Term, replica: ReplicaId, boot: Boot) {
+        let volume = &mut self.volumes[volume.0];
+        let acked = volume.acked.filter(|acked| acked.term == term).map(|acked| acked.seq);
+        if let Some(reached) = volume.reached.get_mut(&replica) {
+            let known = reached.known_by.entry(term).or_insert(boot);
+            *known = (*known).max(boot);
+            reached.owed.insert(term, acked.unwrap_or_default());
+        }
+    }
+
+    /// P8: who is told that it has recovered has everything that was acknowledged when it came: from
+    /// here on its word counts again.
+    pub fn recovered(
+        &self,
+        volume: VolumeNo,
+        term: Term,
+        replica: ReplicaId,
+    ) -> Result<(), Violation> {
+        let Some(reached) = self.volumes[volume.0].reached.get(&replica) else { return Ok(()) };
+        let (Some(boot), Some(owed)) = (reached.known_by.get(&term), reached.owed.get(&term))
+        else {
+            return Ok(());
+        };
+        let has = reached.in_boot.get(&(*boot, term)).copied().unwrap_or_default();
+        match has >= *owed {
+            true => Ok(()),
+            false => Err(format!(
+                "P8: {replica:?} is told that it has recovered: {} was acknowledged, it has {}",
+                owed.0, has.0
+            )),
+        }
+    }
+
+    /// A history that a copy has: no reign has two.
+    pub fn reigns(&mut self, volume: VolumeNo, list: &[Reign]) -> Result<(), Violation> {
+        let before = &mut self.volumes[volume.0].before;
+        for (i, reign) in list.iter().enumerate() {
+            let earlier = i.checked_sub(1).map(|i| list[i]);
+            let Some(earlier) = earlier else {
+                if reign.first == Seq(1) {
+                    before.entry(reign.term).or_insert(None);
+                }
+                continue;
+            };
+            let known = before.entry(reign.term).or_insert(Some(earlier));
+            if *known != Some(earlier) {
+                return Err(format!(
+                    "two histories of {reign:?}: behind {known:?} and {earlier:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn asked(
+        &mut self,
+        since: Time,
+        volume: VolumeNo,
+        (connection, id): (ConnectionId, RequestId),
+        request: &Request,
+    ) {
+        let what = match request {
+            Request::Read { .. } => Asks::Read,
+            Request::Write { offset, data, fua } => {
+                Asks::Write { offset: *offset, checksum: Checksum::of(data), fua: *fua }
+            }
+            Request::Zero { offset, len, fua, .. } => {
+                Asks::Zero { offset: *offset, len: *len, fua: *fua }
+            }
+            Request::Flush => Asks::Flush,
+            Request::Reservations(_) => Asks::Other,
+        };
+        let volume = &mut self.volumes[volume.0];
+        let behind = volume.entries.last_key_value().map(|(at, _)| *at);
+        volume.asked.insert((connection, id), Asked { what, since, acked: volume.acked, behind });
+    }
+
+    /// Requests that came before this moment and are not answered.
+    pub fn unanswered(&self, before: Time) -> impl Iterator<Item = (ConnectionId, RequestId)> {
+        let asked = self.volumes.iter().flat_map(|volume| &volume.asked);
+        asked.filter(move |(_, asked)| asked.since < before).map(|(request, _)| *request)
+    }
+
+    /// A reply leaves a target of this reign.
+    pub fn replied(
+        &mut self,
+        volume: VolumeNo,
+        term: Term,
+        request: (ConnectionId, RequestId),
+        replied: Replied,
+        membership: Option<&Membership>,
+    ) -> Result<bool, Violation> {
+        let volume = &mut self.volumes[volume.0];
+        let Some(asked) = volume.asked.remove(&request) else {
+            return Err(format!("{request:?} is answered, and was not asked or answered before"));
+        };
+        if replied == Replied::Failed {
+            return Ok(false);
+        }
+        if replied == Replied::Data && term < volume.served {
+            return Err(format!(
+                "P5: a read is answered by reign {} after reign {} answered",
+                term.0, volume.served.0
+            ));
+        }
+        let first = term > volume.served;
+        if let (true, Some(membership)) = (first, membership) {
+            volume.judge_first(term, membership)?;
+        }
+        volume.served = volume.served.max(term);
+        volume.judge(term, &asked, membership)?;
+        Ok(first)
+    }
+}
+
+impl Volume {
+    /// Q3: what a reign serves cannot vanish any more: its barrier is durable on a quorum.
+    fn judge_first(&self, term: Term, membership: &Membership) -> Result<(), Violation> {
+        let mut of_term = self.entries.range((term, Seq(0))..=(term, Seq(u64::MAX)));
+        let Some(((_, barrier), _)) = of_term.next() else {
+            return Err(format!("Q3: reign {} answers and has no barrier", term.0));
+        };
+        let at = Position { term, seq: *barrier };
+        self.on_quorum(at, membership, true, "Q3: what stands behind the barrier")
+    }
+
+    fn judge(
+        &mut self,
+        term: Term,
+        asked: &Asked,
+        membership: Option<&Membership>,
+    ) -> Result<(), Violation> {
+        let fua = match &asked.what {
+            Asks::Write { fua, .. } | Asks::Zero { fua, .. } => *fua,
+            Asks::Flush => {
+                let covered = asked.acked.filter(|acked| acked.term == term);
+                return match (covered, membership) {
+                    (Some(acked), Some(membership)) => {
+                        self.on_quorum(acked, membership, true, "P2: a flush")
+                    }
+                    _ => Ok(()),
+                };
+            }
+            Asks::Read | Asks::Other => return Ok(()),
+        };
+        let newer = asked.behind.map(|(newest, _)| newest).filter(|newest| *newest > term);
+        let mut verdict = Err(match newer {
+            Some(newer) => format!(
+                "P5: a write that came when reign {} had begun was acknowledged by reign {}",
+                newer.0, term.0
+            ),
+            None => format!("a write was acknowledged by reign {} and never sent", term.0),
+        });
+        // Two requests may be alike: it is enough that one entry of this kind is where it has to be.
+        for seq in self.fitting(term, asked) {
+            let at = Position { term, seq };
+            verdict = match membership {
+                Some(membership) => self.on_quorum(at, membership, fua, "P1: a write"),
+                None => Ok(()),
+            };
+            if verdict.is_ok() {
+                self.acked = self.acked.max(Some(at));
+                break;
+            }
+        }
+        verdict
+    }
+
+    /// Entries of a reign that may be what was asked for.
+    fn fitting(&self, term: Term, asked: &Asked) -> Vec<Seq> {
+        let of_term = self.entries.range((term, Seq(0))..=(term, Seq(u64::MAX)));
+        let fits =
+            of_term.filter(|(at, change)| Some(**at) > asked.behind && asked.what.is(change));
+        fits.map(|((_, seq), _)| *seq).collect()
+    }
+
+    fn on_quorum(
+        &self,
+        at: Position,
+        membership: &Membership,
+        durably: bool,
+        what: &str,
+    ) -> Result<(), Violation> {
+        let has = |member: &&replication::membership::Member| {
+            let lost = self.lost.get(&(member.replica, member.incarnation));
+            let present = self.reached.get(&member.replica);
+            let present = present.filter(|reached| reached.incarnation == member.incarnation);
+            present.or(lost).is_some_and(|reached| reached.has(at, durably))
+        };
+        let voters = &membership.voters;
+        let count = voters.members.iter().filter(has).count();
+        match count >= voters.cf() {
+            true => Ok(()),
+            false => Err(format!(
+                "{what} at {at} was acknowledged, {count} of {} voters have it{}: {:?}",
+                voters.members.len(),
+                if durably { " durably" } else { "" },
+                self.reached
+            )),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a run over many seeds has to have seen: a path that no seed took is not tested.
+use crate::workload::Paths;
+
+use super::plan::FAULTS;
+
+/// Bytes that catching up brought, and what had changed meanwhile: distinct granules.
+pub const CAUGHT_UP: &str = "catch-up: bytes brought";
+pub const CHANGED: &str = "catch-up: bytes changed";
+
+/// Paths that a thousand seeds have to take, each at least this often.
+pub const REQUIRED: [(&str, u64); 48] = [
+    ("catalog did not answer", 100),
+    ("catch-up measured", 500),
+    ("copies compared with the sequence", 2_000),
+    ("copy lost with its device", 20),
+    ("copy wiped", 100),
+    ("entry: clone mark", 100),
+    ("entries sent again", 500),
+    ("entry: close", 100),
+    ("entry: delete snapshot", 500),
+    ("entry: membership", 500),
+    ("entry: resize", 50),
+    ("entry: rollback", 100),
+    ("entry: snapshot", 1_000),
+    ("entry: stages", 500),
+    ("final copies compared", 2_000),
+    ("gave up and came back as new", 10),
+    ("granule rotted", 200),
+    ("group cut broken", 100),
+    ("group cut good", 100),
+    ("group cut took too long", 20),
+    ("import failed", 50),
+    ("io: no space", 5),
+    ("left: damaged", 20),
+    ("left: failed", 20),
+    ("left: no space", 2),
+    ("link noticed by silence", 1_000),
+    ("losses told", 100),
+    ("malformed message dropped a link", 100),
+    ("membership: one less", 50),
+    ("membership: one more", 50),
+    ("membership: one replaced", 50),
+    ("membership: vote given up", 10),
+    ("power cut lost writes", 100),
+    ("reads waited for the lease", 100),
+    ("reconnects", 1_000),
+    ("refused: promised", 100),
+    ("repaired", 50),
+    ("replicas closed cleanly", 100),
+    ("round committed", 1_000),
+    ("round ended at a user's snapshot", 500),
+    ("sent: own changes (losing tail)", 20),
+    ("sent: recovered", 100),
+    ("stagings anew", 50),
+    ("takeover", 500),
+    ("target started under its grant", 500),
+    ("target superseded", 200),
+    ("welcome: import can go on", 20),
+    ("welcome: regressed", 200),
+];
+
+/// How many times what changed was brought by catching up, in percent.
+pub fn catch_up_percent(paths: &Paths) -> u64 {
+    let count = |name: &str| paths.counts.get(name).copied().unwrap_or(0);
+    count(CAUGHT_UP) * 100 / count(CHANGED).max(1)
+}
+
+/// Those that were taken too rarely.
+pub fn missing(paths: &Paths) -> Vec<(&'static str, u64)> {
+    let faults = FAULTS.iter().map(|(_, name)| (*name, 1));
+    let wanted = faults.chain(REQUIRED);
+    let count = |name: &str| paths.counts.get(name).copied().unwrap_or(0);
+    wanted.filter(|(name, least)| count(name) < *least).collect()
+}
+
+/// A table of all paths.
+pub fn table(paths: &Paths) -> String {
+    let lines = paths.counts.iter().map(|(name, count)| format!("{count:>12}  {name}\n"));
+    lines.collect()
+}

@@ -1,0 +1,88 @@
+//! A mechanism that is turned off in a whole world, to show that its checkers notice.
+#[cfg(feature = "faults")]
+use crate::quorum::plan::Fault;
+
+/// What is turned off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Off {
+    #[default]
+    Nothing,
+    /// In the machines of the protocol.
+    #[cfg(feature = "faults")]
+    Machine(replication::Switch),
+    /// In the engine of every pool.
+    #[cfg(feature = "faults")]
+    Engine(engine::Fault),
+}
+
+impl Off {
+    pub fn target(self, target: &mut replication::target::Target) {
+        let _ = &target;
+        #[cfg(feature = "faults")]
+        if let Off::Machine(switch) = self {
+            target.turn_off(switch);
+        }
+    }
+
+    pub fn replica(self, replica: &mut replication::replica::Replica) {
+        let _ = &replica;
+        #[cfg(feature = "faults")]
+        if let Off::Machine(switch) = self {
+            replica.turn_off(switch);
+        }
+    }
+
+    pub fn pool<D: block::Disk>(self, pool: &mut engine::Pool<D>) {
+        let _ = &pool;
+        #[cfg(feature = "faults")]
+        if let Off::Engine(fault) = self {
+            pool.plant(fault);
+        }
+    }
+
+    /// Whether more has to be under way than a store is given at once.
+    #[cfg(feature = "faults")]
+    pub fn needs_haste(self) -> bool {
+        self == Off::Machine(replication::Switch::DrainOldStream)
+    }
+
+    /// Faults, with the seconds between two of them, under which the mechanism matters most.
+    #[cfg(feature = "faults")]
+    pub fn provoked_by(self) -> &'static [(Fault, u64)] {
+        use replication::Switch::*;
+        match self {
+            Off::Nothing => &[],
+            Off::Engine(_) => &[(Fault::Kill, 4), (Fault::BreakLink, 5)],
+            Off::Machine(switch) => match switch {
+                TermInPosition => &[(Fault::CutOff, 3), (Fault::TakeOver, 4), (Fault::Kill, 3)],
+                UndoTail => &[(Fault::TakeOver, 3), (Fault::Partition, 3), (Fault::PowerCut, 6)],
+                DurablePromise => &[(Fault::CutOff, 3), (Fault::KillAtWelcome, 1)],
+                DrainOldStream => &[(Fault::TakeOver, 3), (Fault::CutOff, 4), (Fault::SlowDisk, 1)],
+                Barrier => &[
+                    (Fault::CutOff, 4),
+                    (Fault::SlowDisk, 2),
+                    (Fault::Kill, 2),
+                    (Fault::Partition, 4),
+                ],
+                RetractAcks => &[(Fault::PowerCutAtAck, 1), (Fault::SlowDisk, 1)],
+                DirtyMark => {
+                    &[(Fault::PowerCut, 2), (Fault::SitePowerCut, 12), (Fault::KillTarget, 5)]
+                }
+                ReadsWait => &[(Fault::TakeOver, 2), (Fault::Partition, 3), (Fault::Pause, 3)],
+                ReadLease | WaitOutLease => &[(Fault::CutOff, 3)],
+                UnbrokenHold | NoSeqInHold => &[(Fault::GroupCut, 1)],
+                ConnectionNumbers => &[(Fault::BreakClient, 1), (Fault::SlowLinks, 2)],
+                CatalogMembership | JointQuorum => &[
+                    (Fault::Scale, 3),
+                    (Fault::Replace, 3),
+                    (Fault::TakeOver, 3),
+                    (Fault::Partition, 3),
+                ],
+                WholeRounds | DeferredDeletes => {
+                    &[(Fault::TakeOver, 3), (Fault::Kill, 3), (Fault::Partition, 4)]
+                }
+                Headroom => &[(Fault::FullPool, 3)],
+            },
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What a seed makes of its world: sizes, and how often which fault comes.
+use super::clients::Time;
+use super::off::Off;
+use crate::Rng;
+
+/// What can befall the world. Each has a name in the table of coverage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    Kill,
+    PowerCut,
+    /// The power of several nodes goes at once.
+    SitePowerCut,
+    Pause,
+    CleanStop,
+    KillTarget,
+    CloseTarget,
+    /// Another node takes over although the holder lives.
+    TakeOver,
+    BreakLink,
+    Partition,
+    /// A target is cut off from the catalog and most replicas, and another takes over.
+    CutOff,
+    /// A process dies when it has just said welcome, and is soon back.
+    KillAtWelcome,
+    /// The power goes when a replica has just acknowledged what is not durable, and is soon back.
+    PowerCutAtAck,
+    SlowLinks,
+    CorruptByte,
+    SlowDisk,
+    FailPool,
+    Rot,
+    FullPool,
+    CatalogAway,
+    BreakClient,
+    Scale,
+    Replace,
+    GroupCut,
+}
+
+pub const FAULTS: [(Fault, &str); 24] = [
+    (Fault::Kill, "fault: process killed"),
+    (Fault::PowerCut, "fault: power cut"),
+    (Fault::SitePowerCut, "fault: power cut of several nodes"),
+    (Fault::Pause, "fault: process paused"),
+    (Fault::CleanStop, "fault: node stopped cleanly"),
+    (Fault::KillTarget, "fault: target killed"),
+    (Fault::CloseTarget, "fault: target closed"),
+    (Fault::TakeOver, "fault: takeover from a living target"),
+    (Fault::BreakLink, "fault: link broken"),
+    (Fault::Partition, "fault: partition"),
+    (Fault::CutOff, "fault: target cut off"),
+    (Fault::KillAtWelcome, "fault: process killed at its welcome"),
+    (Fault::PowerCutAtAck, "fault: power cut at an ack"),
+    (Fault::SlowLinks, "fault: slow links"),
+    (Fault::CorruptByte, "fault: byte changed in flight"),
+    (Fault::SlowDisk, "fault: slow disk"),
+    (Fault::FailPool, "fault: pool failed"),
+    (Fault::Rot, "fault: bit rot"),
+    (Fault::FullPool, "fault: pool full"),
+    (Fault::CatalogAway, "fault: catalog away"),
+    (Fault::BreakClient, "fault: client connection broken"),
+    (Fault::Scale, "fault: replicas wanted changed"),
+    (Fault::Replace, "fault: replica replaced"),
+    (Fault::GroupCut, "group cut begun"),
+];
+
+impl Fault {
+    pub fn name(self) -> &'static str {
+        FAULTS.iter().find(|(fault, _)| *fault == self).map_or("fault", |(_, name)| name)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct VolumePlan {
+    pub rf: usize,
+    pub size: u64,
+    pub block_size: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub profile: &'static str,
+    pub nodes: usize,
+    pub off: Off,
+    pub volumes: Vec<VolumePlan>,
+    /// Microseconds on a link and on a disk, at the most, while nothing is slow.
+    pub link_delay: u64,
+    pub disk_delay: u64,
+    /// Bytes that a replica may lag behind: small, so that it is reached.
+    pub backlog: u64,
+    /// Clients of each volume, at least, and requests of all of them together.
+    pub clients: usize,
+    pub requests: u64,
+    /// Microseconds between two requests of a client, at the most.
+    pub think: u64,
+    /// A fault and the mean time between two of them.
+    pub faults: Vec<(Fault, u64)>,
+    /// Faults end.
+    pub heals: Time,
+    /// Clients end.
+    pub stops: Time,
+    /// By now everything must be still.
+    pub ends: Time,
+}
+
+const SEC: u64 = 1_000_000;
+
+/// Which faults a profile has, with the seconds between two of them.
+const PROFILES: [(&str, &[(Fault, u64)]); 14] = [
+    ("calm", &[(Fault::BreakClient, 20)]),
+    ("flaky network", &[(Fault::BreakLink, 1), (Fault::SlowLinks, 10), (Fault::CorruptByte, 4)]),
+    ("partitions", &[(Fault::Partition, 4), (Fault::CutOff, 8), (Fault::TakeOver, 9)]),
+    ("crashy", &[(Fault::Kill, 4), (Fault::KillTarget, 5), (Fault::KillAtWelcome, 5)]),
+    ("power loss", &[(Fault::PowerCut, 5), (Fault::PowerCutAtAck, 8), (Fault::SitePowerCut, 25)]),
+    ("rivals", &[(Fault::TakeOver, 4), (Fault::Pause, 4), (Fault::KillTarget, 9)]),
+    ("full pools", &[(Fault::FullPool, 6), (Fault::BreakLink, 6)]),
+    ("rot", &[(Fault::Rot, 1), (Fault::Kill, 15)]),
+    ("slow replica", &[(Fault::SlowDisk, 4), (Fault::SlowLinks, 6)]),
+    ("churn", &[(Fault::Scale, 8), (Fault::Replace, 6), (Fault::Kill, 12)]),
+    ("failing pools", &[(Fault::FailPool, 10), (Fault::BreakLink, 8)]),
+    ("group holds", &[(Fault::GroupCut, 2), (Fault::KillTarget, 9), (Fault::Pause, 9)]),
+    ("catalog away", &[(Fault::CatalogAway, 8), (Fault::KillTarget, 6), (Fault::TakeOver, 9)]),
+    ("clean restarts", &[(Fault::CleanStop, 6), (Fault::CloseTarget, 5)]),
+];
+
+impl Plan {
+    /// Nothing bad happens but that space runs out.
+    pub fn is_only_short_of_space(&self) -> bool {
+        self.faults.iter().all(|(fault, _)| *fault == Fault::FullPool)
+    }
+
+    pub fn has_groups(&self) -> bool {
+        let cuts = self.faults.iter().any(|(fault, _)| *fault == Fault::GroupCut);
+        cuts && self.volumes.len() > 1
+    }
+
+    pub fn for_seed(seed: u64) -> Plan {
+        let mut rng = Rng::new(seed ^ 0x0071_756f_7275_6d00);
+        let (profile, own) = *rng.pick(&PROFILES);
+        let mut faults: Vec<(Fault, u64)> = own.to_vec();
+        // Some of another profile, and sometimes a little of everything.
+        if rng.chance(2, 3) {
+            faults.extend_from_slice(rng.pick(&PROFILES).1);
+        }
+        if rng.chance(1, 5) {
+            faults.extend(FAULTS.iter().map(|(fault, _)| (*fault, 30)));
+        }
+        faults.sort_unstable();
+        faults.dedup_by_key(|(fault, _)| *fault);
+        let groups = faults.iter().any(|(fault, _)| *fault == Fault::GroupCut);
+        let volumes = match groups {
+            true => 2 + rng.index(2),
+            false => 1 + usize::from(rng.chance(1, 5)),
+        };
+        let volumes: Vec<VolumePlan> = (0..volumes).map(|_| VolumePlan::draw(&mut rng)).collect();
+        let widest = volumes.iter().map(|volume| volume.rf).max().unwrap_or(1);
+        let heals = Time::secs(40 + rng.below(25));
+        Plan {
+            seed,
+            profile,
+            nodes: widest + 1 + rng.index(2),
+            off: Off::Nothing,
+            volumes,
+            link_delay: *rng.pick(&[200, 1000, 5000]),
+            disk_delay: *rng.pick(&[100, 500, 3000]),
+            backlog: *rng.pick(&[64 << 10, 256 << 10, 4 << 20]),
+            clients: 1,
+            requests: 1_500,
+            think: 60_000,
+            faults: faults.into_iter().map(|(fault, secs)| (fault, secs * SEC)).collect(),
+            heals,
+            stops: heals.after(12 * SEC),
+            ends: heals.after(30 * SEC),
+        }
+    }
+}
+
+impl Plan {
+    /// A world with a mechanism turned off, and with the faults under which it matters.
+    #[cfg(feature = "faults")]
+    pub fn without(seed: u64, off: Off) -> Plan {
+        let mut plan = Plan::for_seed(seed);
+        plan.off = off;
+        let provoking = off.provoked_by().iter().map(|(fault, secs)| (*fault, secs * SEC));
+        plan.faults = provoking.collect();
+        let groups = plan.faults.iter().any(|(fault, _)| *fault == Fault::GroupCut);
+        let mut rng = Rng::new(seed ^ 0x6f66_6600);
+        while groups && plan.volumes.len() < 2 {
+            plan.volumes.push(VolumePlan::draw(&mut rng));
+        }
+        for volume in &mut plan.volumes {
+            volume.rf = volume.rf.max(3);
+        }
+        // Most of what is written takes fresh space.
+        if off == Off::Machine(replication::Switch::Headroom) {
+            plan.volumes = vec![VolumePlan { rf: 3, size: 8 << 20, block_size: 4096 }];
+        }
+        // Those who write meet those who read, until the last of the faults.
+        plan.clients = 2;
+        plan.requests = 3_000;
+        if off.needs_haste() {
+            (plan.clients, plan.requests, plan.think) = (4, 6_000, 10_000);
+        }
+        plan.heals = Time::secs(30);
+        plan.stops = plan.heals.after(12 * SEC);
+        plan.ends = plan.heals.after(30 * SEC);
+        plan.nodes = plan.nodes.max(plan.volumes.iter().map(|it| it.rf).max().unwrap_or(3) + 1);
+        plan
+    }
+}
+
+impl VolumePlan {
+    fn draw(rng: &mut Rng) -> VolumePlan {
+        let block_size = *rng.pick(&[512, 4096, 4096, 16384]);
+        let granule = block_size.max(4096);
+        VolumePlan {
+            rf: *rng.pick(&[1, 2, 3, 3, 3, 5]),
+            size: granule * *rng.pick(&[64, 128, 256]),
+            block_size,
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! A pool with the engine, on a disk that crashes.
+//!
+//! The engine is open all the time, also while its node is down: a kill or a power cut opens it
+//! anew at once, on what its disk then has. How long an operation takes is how often it is polled.
+use std::collections::BTreeMap;
+
+use block::{ByteLen, ByteOffset, Data, Position, SectorSize};
+use engine::{
+    BlockSize, CreateOptions, Limits, Op, OpenOptions, Pool, RequestId, VolumeId, VolumeInfo,
+    VolumeSpec,
+};
+use node::store::Host;
+use replication::state::SnapshotEntry;
+use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
+use replication::words::{SnapshotUid, VolumeUid};
+
+use super::{Answer, Content, Mood, Shape};
+use crate::quorum::clients::{Time, VolumeNo};
+use crate::quorum::off::Off;
+use crate::{Budget, CrashDisk, Delivery, Rng};
+
+/// Room for the largest volume with its snapshots, and little more.
+const POOL: u64 = 24 << 20;
+/// Read at once by checkers.
+const CHUNK: u64 = 128 << 10;
+/// Tags of checkers; replicas count from below.
+const OWN_TAGS: u64 = 1 << 62;
+/// Bytes that the hog writes at once.
+const BITE: usize = 256 << 10;
+const HOG: &str = "hog";
+
+pub struct EnginePool {
+    off: Off,
+    host: Option<Host<CrashDisk>>,
+    pub mood: Mood,
+    rng: Rng,
+    under_way: usize,
+    next_poll: Option<Time>,
+    /// Answers that came while a checker waited for its own.
+    early: Vec<Answer>,
+    tags: u64,
+    /// The last place in the sequence that was asked for, by volume; what flushes that are under
+    /// way cover; and what the last one covered.
+    asked: BTreeMap<VolumeNo, Position>,
+    flushes: BTreeMap<(VolumeNo, StoreTag), Option<Position>>,
+    flushed: BTreeMap<VolumeNo, Position>,
+    /// How much the hog has, if it has been made.
+    hog: Option<(VolumeId, u64)>,
+}
+
+fn uid(volume: VolumeNo) -> VolumeUid {
+    VolumeUid([u8::try_from(volume.0 + 1).expect("a few volumes"); 16])
+}
+
+fn volume_of(uid: VolumeUid) -> VolumeNo {
+    VolumeNo(usize::from(uid.0[0]) - 1)
+}
+
+fn limits() -> Limits {
+    Limits { cache_pages: 256, overlay_entries: 2048, queue_ops: 512, ..Limits::tiny() }
+}
+
+fn open(disk: CrashDisk, off: Off) -> Host<CrashDisk> {
+    let pool = Pool::open(disk, OpenOptions::with(limits()));
+    let mut pool = pool.unwrap_or_else(|error| panic!("a pool does not open: {error}"));
+    off.pool(&mut pool);
+    let mut host = Host::new(pool);
+    // Replicas take what is held for granted only behind the first answer; so may the world.
+    host.poll();
+    host
+}
+
+impl EnginePool {
+    pub fn new(off: Off, mut rng: Rng, delay: u64) -> EnginePool {
+        let physical = *rng.pick(&[SectorSize::B512, SectorSize::B4096]);
+        let mut disk = CrashDisk::new(ByteLen(POOL), SectorSize::B512, rng.next_u64())
+            .with_physical_sector(physical);
+        let options =
+            CreateOptions { journal: Some(ByteLen(512 << 10)), ..CreateOptions::default() };
+        engine::create(&mut disk, &options).expect("a fresh disk");
+        let host = open(disk.with_delivery(Delivery::Random), off);
+        EnginePool {
+            off,
+            host: Some(host),
+            mood: Mood { delay, ..Mood::default() },
+            rng,
+            under_way: 0,
+            next_poll: None,
+            early: Vec::new(),
+            tags: OWN_TAGS,
+            asked: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            flushed: BTreeMap::new(),
+            hog: None,
+        }
+    }
+
+    fn host(&mut self) -> &mut Host<CrashDisk> {
+        self.host.as_mut().expect("it is always open")
+    }
+
+    fn pool(&self) -> &Pool<CrashDisk> {
+        self.host.as_ref().expect("it is always open").pool()
+    }
+
+    fn tag(&mut self) -> StoreTag {
+        self.tags += 1;
+        StoreTag(self.tags)
+    }
+
+    pub fn create(&mut self, volume: VolumeNo, shape: Shape) {
+        let tag = self.tag();
+        let spec = VolumeSpec {
+            name: format!("v{}", volume.0),
+            size: ByteLen(shape.size),
+            block_size: BlockSize::new(shape.block_size).expect("a legal size"),
+            ..VolumeSpec::default()
+        };
+        self.host().create(uid(volume), tag, spec.clone(), shape.incarnation);
+        if matches!(self.wait_for(tag), Err(StoreError::NoSpace)) {
+            // Whoever places copies looks for space first.
+            self.mood.full = false;
+            self.feed_hog();
+            self.flush();
+            let tag = self.tag();
+            self.host().create(uid(volume), tag, spec, shape.incarnation);
+            self.wait_for(tag).expect("a new copy fits");
+        }
+        self.flush();
+    }
+
+    pub fn remove(&mut self, volume: VolumeNo) {
+        self.flushed.remove(&volume);
+        self.asked.remove(&volume);
+        if self.held(volume).is_some() {
+            loop {
+                let tag = self.tag();
+                self.host().delete(uid(volume), tag);
+                match self.wait_for(tag) {
+                    Err(StoreError::Busy) => {}
+                    answer => break answer.map(drop).expect("a copy can be deleted"),
+                }
+            }
+            self.flush();
+            self.early.retain(|(of, _, _)| *of != volume);
+        }
+    }
+
+    fn flush(&mut self) {
+        // Whoever is asked flushes the whole pool.
+        let Some(volume) = self.host().volumes().first().copied() else { return };
+        let tag = self.tag();
+        self.host().submit(volume, tag, StoreOp::Flush);
+        self.wait_for(tag).expect("a healthy disk");
+    }
+
+    /// Lets the disk work until one answer is there.
+    fn wait_for(&mut self, tag: StoreTag) -> Result<StoreReply, StoreError> {
+        loop {
+            let mut found = None;
+            for (uid, of, result) in self.host().poll() {
+                match of == tag {
+                    true => found = Some(result),
+                    false => self.early.push((volume_of(uid), of, result)),
+                }
+            }
+            if let Some(result) = found {
+                return result;
+            }
+            self.host().pool_mut().wait();
+        }
+    }
+
+    pub fn facts(&self, volume: VolumeNo) -> Option<StoreFacts> {
+        self.host.as_ref().expect("it is always open").facts(uid(volume))
+    }
+
+    pub fn submit(&mut self, now: Time, volume: VolumeNo, tag: StoreTag, op: StoreOp) {
+        self.under_way += 1;
+        if let Some(position) = place(&op) {
+            self.asked.insert(volume, position);
+        }
+        if matches!(op, StoreOp::Flush) {
+            self.flushes.insert((volume, tag), self.asked.get(&volume).copied());
+        }
+        self.host().submit(uid(volume), tag, op);
+        if self.next_poll.is_none() {
+            self.next_poll = Some(now.after(1 + self.rng.below(self.mood.delay.max(1))));
+        }
+    }
+
+    pub fn poll(&mut self, now: Time) -> Vec<Answer> {
+        if self.mood.failed {
+            let disk = self.host().pool_mut().disk_mut();
+            disk.fail_writes(ByteOffset(0), ByteLen(POOL));
+        }
+        self.feed_hog();
+        let mut answers = std::mem::take(&mut self.early);
+        let came = self.host().poll();
+        answers.extend(came.into_iter().map(|(uid, tag, result)| (volume_of(uid), tag, result)));
+        self.under_way = self.under_way.saturating_sub(answers.len());
+        self.note_flushes(&answers);
+        let busy = self.is_busy();
+        let pause = 1 + self.rng.below(self.mood.delay.max(1));
+        self.next_poll = busy.then(|| now.after(pause));
+        answers
+    }
+
+    /// A flush that is answered made durable what was asked before it. What the engine tells may
+    /// be lower for a moment, while a checkpoint is flushed too.
+    fn note_flushes(&mut self, answers: &[Answer]) {
+        for (volume, tag, result) in answers {
+            let Some(asked) = self.flushes.remove(&(*volume, *tag)) else { continue };
+            if result.is_ok() {
+                let flushed = asked.min(self.held(*volume));
+                self.flushed.insert(*volume, flushed.unwrap_or_default());
+            }
+        }
+    }
+
+    pub fn is_failed(&self) -> bool {
+        self.mood.failed || self.pool().info().failed.is_some()
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.under_way > 0 || self.pool().disk().in_flight() > 0
+    }
+
+    pub fn next(&self) -> Option<Time> {
+        self.next_poll
+    }
+
+    /// Takes all space while the pool is to be full, and gives it back afterwards.
+    fn feed_hog(&mut self) {
+        let full = self.mood.full;
+        match self.hog {
+            None if full => self.make_hog(),
+            Some((volume, eaten)) if full && eaten < POOL => {
+                let mut bite = vec![0; BITE];
+                self.rng.fill(&mut bite);
+                let offset = ByteOffset(eaten % POOL);
+                let data = Data::copy_of(&bite);
+                let position = Position::new(1, 1 + eaten / BITE as u64);
+                self.ask_pool(Op::Write { volume, position, offset, data });
+                self.hog = Some((volume, eaten + BITE as u64));
+            }
+            Some((volume, eaten)) if !full && eaten > 0 => {
+                self.ask_pool(Op::Delete { volume, snapshots: engine::SnapshotsOfDeleted::Delete });
+                self.hog = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn make_hog(&mut self) {
+        match self.pool().volume_named(HOG) {
+            Some(volume) => self.hog = Some((volume, 0)),
+            None => {
+                let size = ByteLen(POOL);
+                let spec = VolumeSpec { name: HOG.to_owned(), size, ..VolumeSpec::default() };
+                self.ask_pool(Op::Create { spec });
+            }
+        }
+    }
+
+    /// By the pool's own door; nobody waits for the answer.
+    fn ask_pool(&mut self, op: Op) {
+        self.tags += 1;
+        let id = RequestId(self.tags);
+        self.host().pool_mut().submit(id, op);
+    }
+
+    pub fn kill(&mut self) {
+        let seed = self.rng.next_u64();
+        let disk = self.host.take().expect("it is always open").into_pool().abandon();
+        self.reopen(disk.after_kill(seed));
+    }
+
+    pub fn cut_power(&mut self) -> Vec<VolumeNo> {
+        let before: Vec<(VolumeNo, Position)> =
+            self.replicas().map(|info| (volume_of(VolumeUid(info.uid)), info.held)).collect();
+        let disk = self.host.take().expect("it is always open").into_pool().abandon();
+        let tear = *self.rng.pick(&[SectorSize::B512, SectorSize::B4096]);
+        let nothing = disk.outstanding().is_empty();
+        let samples = if nothing { 1 } else { 1 + self.rng.below(8) };
+        let budget = Budget { every_up_to: 0, combinations: 0, samples };
+        let image = disk.crash_images(tear, budget, &mut self.rng).last().expect("at least one");
+        let disk = CrashDisk::from_image(image, self.rng.next_u64());
+        self.reopen(disk.with_delivery(Delivery::Random));
+        let lost = before.into_iter().filter(|(volume, held)| self.held(*volume) < Some(*held));
+        lost.map(|(volume, _)| volume).collect()
+    }
+
+    fn reopen(&mut self, disk: CrashDisk) {
+        self.host = Some(open(disk, self.off));
+        // What the hog ate before is known to be there, not how much.
+        self.hog = self.pool().volume_named(HOG).map(|volume| (volume, BITE as u64));
+        (self.under_way, self.next_poll) = (0, None);
+        self.early.clear();
+        self.asked.clear();
+        self.flushes.clear();
+        self.flushed.clear();
+    }
+
+    /// Finds a sector with what a granule has, and turns a bit of it over.
+    pub fn rot(&mut self, volume: VolumeNo, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let granule_len = self.facts(volume)?.granule.0;
+        let content = self.read_all(volume, None).ok()?;
+        let granules = content.bytes.len() as u64 / granule_len;
+        let granule = self.rng.below(granules);
+        let at = usize::try_from(granule * granule_len).expect("a small volume");
+        let wanted = &content.bytes[at..at + 512];
+        if wanted.iter().all(|byte| *byte == 0) || !may(granule) {
+            return None;
+        }
+        let disk = self.pool().disk();
+        let place = disk.written_sectors().find(|place| disk.peek(*place, 512) == wanted)?;
+        self.host().pool_mut().disk_mut().flip(place, 1);
+        Some(granule)
+    }
+
+    fn replicas(&self) -> impl Iterator<Item = VolumeInfo> + use<> {
+        let host = self.host.as_ref().expect("it is always open");
+        let there = host.volumes();
+        let all = host.pool().volumes().into_iter();
+        all.filter(move |info| info.staging.is_none() && there.contains(&VolumeUid(info.uid)))
+    }
+
+    fn info(&self, volume: VolumeNo) -> Option<VolumeInfo> {
+        self.replicas().find(|info| info.uid == uid(volume).0)
+    }
+
+    pub fn has(&self, volume: VolumeNo) -> bool {
+        self.info(volume).is_some()
+    }
+
+    pub fn snapshots(&self, volume: VolumeNo) -> Vec<SnapshotEntry> {
+        self.facts(volume).map(|facts| facts.snapshots).unwrap_or_default()
+    }
+
+    pub fn held(&self, volume: VolumeNo) -> Option<Position> {
+        self.info(volume).map(|info| info.held)
+    }
+
+    pub fn durable(&self, volume: VolumeNo) -> Option<Position> {
+        let flushed = self.flushed.get(&volume).copied().unwrap_or_default();
+        self.info(volume).map(|info| info.durable.max(flushed.min(info.held)))
+    }
+
+    pub fn state(&self, volume: VolumeNo) -> Option<Vec<u8>> {
+        self.info(volume).map(|info| info.state)
+    }
+
+    pub fn read_all(
+        &mut self,
+        volume: VolumeNo,
+        snapshot: Option<SnapshotUid>,
+    ) -> Result<Content, StoreError> {
+        let unknown = || StoreError::Refused { reason: "no such volume".to_owned() };
+        let facts = self.facts(volume).ok_or_else(unknown)?;
+        let granule = facts.granule.0;
+        let size = match snapshot {
+            None => facts.size.0,
+            Some(uid) => self.frozen_size(uid).ok_or(StoreError::UnknownSnapshot)?,
+        };
+        let mut content = Content { bytes: Vec::new(), damaged: Vec::new() };
+        for at in (0..size).step_by(usize::try_from(CHUNK).expect("small")) {
+            let len = CHUNK.min(size - at);
+            match self.read(volume, snapshot, at, len) {
+                Ok(bytes) => content.bytes.extend_from_slice(&bytes),
+                Err(StoreError::Damaged { .. }) => {
+                    self.read_granules(volume, snapshot, at..at + len, granule, &mut content)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(content)
+    }
+
+    fn frozen_size(&self, uid: SnapshotUid) -> Option<u64> {
+        let snapshots = self.pool().snapshots();
+        snapshots.iter().find(|frozen| frozen.uid == uid.0).map(|frozen| frozen.size.0)
+    }
+
+    fn read_granules(
+        &mut self,
+        volume: VolumeNo,
+        snapshot: Option<SnapshotUid>,
+        range: std::ops::Range<u64>,
+        granule: u64,
+        content: &mut Content,
+    ) -> Result<(), StoreError> {
+        for at in range.clone().step_by(usize::try_from(granule).expect("small")) {
+            let len = granule.min(range.end - at);
+            match self.read(volume, snapshot, at, len) {
+                Ok(bytes) => content.bytes.extend_from_slice(&bytes),
+                Err(StoreError::Damaged { .. }) => {
+                    content.damaged.push(at / granule);
+                    let len = content.bytes.len() + usize::try_from(len).expect("small");
+                    content.bytes.resize(len, 0);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        volume: VolumeNo,
+        snapshot: Option<SnapshotUid>,
+        at: u64,
+        len: u64,
+    ) -> Result<Data, StoreError> {
+        let (offset, len) = (ByteOffset(at), ByteLen(len));
+        let op = match snapshot {
+            None => StoreOp::Read { offset, len },
+            Some(snapshot) => StoreOp::ReadSnapshot { snapshot, offset, len },
+        };
+        let tag = self.tag();
+        self.host().submit(uid(volume), tag, op);
+        match self.wait_for(tag)? {
+            StoreReply::Read(data) => Ok(data),
+            other => panic!("a read was answered by {other:?}"),
+        }
+    }
+}
+
+/// The place in the sequence that an operation takes.
+fn place(op: &StoreOp) -> Option<Position> {
+    match op {
+        StoreOp::Write { position, .. }
+        | StoreOp::Zero { position, .. }
+        | StoreOp::Mark { position }
+        | StoreOp::Adopt { position, .. }
+        | StoreOp::Rollback { position, .. } => Some(*position),
+        StoreOp::SetState { position, .. } | StoreOp::Snapshot { position, .. } => *position,
+        _ => None,
+    }
+}

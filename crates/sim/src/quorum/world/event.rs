@@ -1,0 +1,120 @@
+//! Everything that can happen, and when.
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use replication::catalog::{CatalogAnswer, CatalogAsk};
+use replication::client::{
+    Answer, Command, CommandAnswer, CommandError, ConnectionId, IoError, Login, LoginError,
+    Request, RequestId,
+};
+use replication::replica::LinkId;
+use replication::target::Begin;
+use replication::words::{Boot, NodeId, Start};
+
+use super::faults::Trap;
+use super::group::Step;
+use super::links::Link;
+use crate::quorum::clients::{Time, VolumeNo};
+use crate::quorum::wire::Frame;
+
+/// One run of a target: where, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RunAt {
+    pub node: NodeId,
+    pub run: Boot,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Target,
+    Replica,
+}
+
+/// What a client says to a front end.
+#[derive(Debug)]
+pub(super) enum Said {
+    Login(Login),
+    Request(RequestId, Request),
+    Gone,
+}
+
+/// What a front end says to a client.
+#[derive(Debug)]
+pub(super) enum Heard {
+    LoggedIn(Result<(), LoginError>),
+    Answer(RequestId, Result<Answer, IoError>),
+    Lost,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Tick { node: NodeId, boot: Boot },
+    Poll { node: NodeId, boot: Boot },
+    Restart { node: NodeId },
+    LinkUp { link: LinkId },
+    Arrive { link: LinkId, frame: Frame },
+    LinkLost { link: LinkId, side: Side },
+    CatalogAsked { volume: VolumeNo, from: RunAt, ask: CatalogAsk },
+    CatalogTold { volume: VolumeNo, to: RunAt, answer: CatalogAnswer },
+    CatalogBack,
+    Control,
+    StartTarget { node: NodeId, volume: VolumeNo, begin: Begin, above: Start },
+    Fault { index: usize },
+    Strike { node: NodeId, trap: Trap },
+    DiskHeals { node: NodeId },
+    Sample,
+    Group(Step),
+    ClientWake,
+    ToFrontEnd { connection: ConnectionId, said: Said },
+    ToClient { connection: ConnectionId, said: Heard },
+    Commanded { volume: VolumeNo, to: RunAt, id: RequestId, command: Command },
+    CommandAnswered { volume: VolumeNo, id: RequestId, result: Result<CommandAnswer, CommandError> },
+    Heal,
+    StopClients,
+    End,
+}
+
+impl What {
+    /// The node whose process has to run for it.
+    pub(super) fn node(&self, links: &BTreeMap<LinkId, Link>) -> Option<NodeId> {
+        let end = |link: &LinkId, side: Side| links.get(link).map(|link| link.node(side));
+        match self {
+            What::Tick { node, .. } | What::Poll { node, .. } => Some(*node),
+            What::LinkUp { link } => end(link, Side::Target),
+            What::Arrive { link, frame } => {
+                end(link, if frame.is_to_replica() { Side::Replica } else { Side::Target })
+            }
+            What::LinkLost { link, side } => end(link, *side),
+            What::CatalogTold { to, .. } | What::Commanded { to, .. } => Some(to.node),
+            What::StartTarget { node, .. } => Some(*node),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub at: Time,
+    pub serial: u64,
+    pub what: What,
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Queued) -> Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Queued) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Queued) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Queued {}

@@ -1,0 +1,288 @@
+//! The world: one heap of events in virtual time, and everything that they happen to.
+//!
+//! Machines are stepped by events only, and what they ask for becomes events: nothing happens
+//! inside of something else. Two events at one moment happen in the order in which they were made.
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use block::{Seq, Term};
+use replication::client::ConnectionId;
+use replication::replica::LinkId;
+use replication::words::{Boot, NodeId, ReplicaId};
+
+use super::check::{Observed, Traffic};
+use super::clients::{Fact, Time, VolumeFacts, VolumeNo};
+use super::load::Load;
+use super::plan::Plan;
+use super::trace::Trace;
+use crate::Rng;
+use crate::workload::Paths;
+
+mod catalog;
+mod clients;
+mod control;
+mod converge;
+mod event;
+mod faults;
+mod group;
+mod links;
+mod nodes;
+mod targets;
+mod watch;
+
+use catalog::Catalog;
+use clients::Attached;
+use control::Control;
+use event::{Queued, What};
+use faults::Trap;
+use group::Groups;
+use links::Link;
+use nodes::Node;
+
+/// A replica's number says where it is.
+pub(super) fn replica_id(node: NodeId, volume: VolumeNo) -> ReplicaId {
+    ReplicaId(node.0 * 16 + volume.0 as u64)
+}
+
+pub(super) fn place_of(replica: ReplicaId) -> (NodeId, VolumeNo) {
+    (NodeId(replica.0 / 16), VolumeNo((replica.0 % 16) as usize))
+}
+
+/// Events of a world that goes round in circles without time passing.
+const EVENTS_MAX: u64 = 3_000_000;
+
+pub struct World {
+    plan: Plan,
+    now: Time,
+    heap: BinaryHeap<Reverse<Queued>>,
+    serial: u64,
+    rng: Rng,
+    nodes: BTreeMap<NodeId, Node>,
+    links: BTreeMap<LinkId, Link>,
+    attached: BTreeMap<ConnectionId, Attached>,
+    /// From, to, until when: nothing gets through.
+    walls: Vec<(NodeId, NodeId, Time)>,
+    slow_links_until: Time,
+    corrupt_next: bool,
+    /// A fault that strikes when something is said.
+    armed: Option<Trap>,
+    catalog: Catalog,
+    control: Control,
+    groups: Groups,
+    clients: Load,
+    /// When the clients are woken next.
+    clients_wake: Time,
+    observed: Observed,
+    traffic: Traffic,
+    /// The newest entry that was sent to each copy.
+    sent: BTreeMap<ReplicaId, (Term, Seq)>,
+    /// Nothing bad happens any more.
+    healed: bool,
+    /// Granules of which one copy was made to rot: no other copy's may.
+    rotten: BTreeSet<(VolumeNo, u64)>,
+    numbers: u64,
+    pub paths: Paths,
+    trace: Trace,
+    failure: Option<String>,
+}
+
+/// How a world ended.
+pub struct Outcome {
+    pub paths: Paths,
+    pub operations: u64,
+    pub violation: Option<String>,
+}
+
+impl World {
+    pub fn new(plan: Plan, clients: Load, trace: Trace) -> World {
+        let mut rng = Rng::new(plan.seed);
+        let mut world = World {
+            now: Time(0),
+            heap: BinaryHeap::new(),
+            serial: 0,
+            nodes: BTreeMap::new(),
+            links: BTreeMap::new(),
+            attached: BTreeMap::new(),
+            walls: Vec::new(),
+            slow_links_until: Time(0),
+            corrupt_next: false,
+            armed: None,
+            catalog: Catalog::default(),
+            control: Control::default(),
+            groups: Groups::default(),
+            clients,
+            clients_wake: Time(0),
+            observed: Observed::new(plan.volumes.len()),
+            traffic: Traffic::default(),
+            sent: BTreeMap::new(),
+            healed: false,
+            rotten: BTreeSet::new(),
+            numbers: 0,
+            paths: Paths::default(),
+            trace,
+            failure: None,
+            rng: rng.fork(),
+            plan,
+        };
+        world.found(&mut rng);
+        world
+    }
+
+    /// Nodes, volumes and the first of all events.
+    fn found(&mut self, rng: &mut Rng) {
+        for no in 1..=self.plan.nodes as u64 {
+            let node = Node::new(NodeId(no), &self.plan, rng);
+            self.nodes.insert(NodeId(no), node);
+        }
+        let facts: Vec<VolumeFacts> = (0..self.plan.volumes.len())
+            .map(|no| {
+                let plan = &self.plan.volumes[no];
+                VolumeFacts {
+                    volume: VolumeNo(no),
+                    size: plan.size,
+                    block_size: plan.block_size,
+                    granule: plan.block_size.max(4096),
+                }
+            })
+            .collect();
+        for fact in &facts {
+            self.found_volume(fact.volume);
+        }
+        for node in self.node_ids() {
+            self.start_node(node);
+        }
+        self.clients.begin(&facts, rng.fork());
+        self.push(Time(1), What::Control);
+        self.push(Time(2), What::ClientWake);
+        self.push(self.plan.heals, What::Heal);
+        self.push(self.plan.stops, What::StopClients);
+        self.push(self.plan.ends, What::End);
+        for index in 0..self.plan.faults.len() {
+            self.plan_fault(index);
+        }
+        self.plan_sample();
+    }
+
+    pub fn run(mut self) -> Outcome {
+        let mut events = 0;
+        while let Some(Reverse(queued)) = self.heap.pop() {
+            self.now = queued.at;
+            if matches!(queued.what, What::End) {
+                self.end();
+                break;
+            }
+            self.happen(queued.what);
+            events += 1;
+            if events > EVENTS_MAX {
+                self.fail("the world goes round in circles".to_owned());
+            }
+            if let Some(violation) = self.clients.violation().cloned() {
+                self.fail(violation);
+            }
+            if self.failure.is_some() {
+                break;
+            }
+        }
+        self.paths.add("events", events);
+        for (name, count) in self.clients.paths() {
+            self.paths.add(name, count);
+        }
+        Outcome {
+            operations: self.clients.operations(),
+            violation: self
+                .failure
+                .map(|what| format!("at {} ms ({}): {what}", self.now.0 / 1000, self.plan.profile)),
+            paths: self.paths,
+        }
+    }
+
+    fn happen(&mut self, what: What) {
+        // What happens on a paused node happens later, in the same order.
+        if let Some(until) =
+            what.node(&self.links).and_then(|node| self.nodes[&node].paused(self.now))
+        {
+            self.push(until, what);
+            return;
+        }
+        match what {
+            What::Tick { node, boot } => self.tick(node, boot),
+            What::Poll { node, boot } => self.poll(node, boot),
+            What::Restart { node } => self.start_node(node),
+            What::LinkUp { link } => self.link_up(link),
+            What::Arrive { link, frame } => self.arrive(link, &frame),
+            What::LinkLost { link, side } => self.link_lost(link, side),
+            What::CatalogAsked { volume, from, ask } => self.catalog_asked(volume, from, ask),
+            What::CatalogTold { volume, to, answer } => self.catalog_told(volume, to, answer),
+            What::CatalogBack => self.catalog.away = false,
+            What::Control => self.control_wakes(),
+            What::StartTarget { node, volume, begin, above } => {
+                self.start_target(node, volume, begin, above);
+            }
+            What::Fault { index } => self.fault(index),
+            What::Strike { node, trap } => self.strike(node, trap),
+            What::DiskHeals { node } => self.disk_heals(node),
+            What::Sample => self.sample(),
+            What::Group(step) => self.group_step(step),
+            What::ClientWake => self.wake_clients(),
+            What::ToFrontEnd { connection, said } => self.arrive_at_front_end(connection, said),
+            What::ToClient { connection, said } => self.arrive_at_client(connection, said),
+            What::Commanded { volume, to, id, command } => self.commanded(volume, to, id, command),
+            What::CommandAnswered { volume, id, result } => {
+                self.command_answered(volume, id, result);
+            }
+            What::Heal => self.heal(),
+            What::StopClients => {
+                self.clients.stop(self.now);
+                self.push(self.now, What::ClientWake);
+            }
+            What::End => {}
+        }
+    }
+
+    fn push(&mut self, at: Time, what: What) {
+        self.serial += 1;
+        let at = at.max(self.now);
+        self.heap.push(Reverse(Queued { at, serial: self.serial, what }));
+    }
+
+    /// In up to this many microseconds.
+    fn soon(&mut self, micros: u64) -> Time {
+        self.now.after(1 + self.rng.below(micros.max(1)))
+    }
+
+    /// A number that was never used in this world.
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn boot(&mut self) -> Boot {
+        Boot(self.number())
+    }
+
+    fn node_ids(&self) -> Vec<NodeId> {
+        self.nodes.keys().copied().collect()
+    }
+
+    fn volumes(&self) -> impl Iterator<Item = VolumeNo> + use<> {
+        (0..self.plan.volumes.len()).map(VolumeNo)
+    }
+
+    fn note(&mut self, path: &'static str) {
+        self.paths.add(path, 1);
+    }
+
+    fn tell(&mut self, fact: &Fact) {
+        self.trace.say(self.now, || format!("fact {fact:?}"));
+        self.clients.fact(fact);
+    }
+
+    fn say(&mut self, line: impl FnOnce() -> String) {
+        self.trace.say(self.now, line);
+    }
+
+    fn fail(&mut self, what: String) {
+        self.trace.say(self.now, || format!("VIOLATION {what}"));
+        self.failure.get_or_insert(what);
+    }
+}

@@ -1,0 +1,327 @@
+//! Nodes: processes that live, sleep and die, with a clock, a pool, replicas and targets.
+use std::collections::BTreeMap;
+
+use block::ByteLen;
+use replication::replica::{Event, LinkId, Output, Replica, Run};
+use replication::store::StoreTag;
+use replication::words::{Boot, Moment, NodeId, Powered};
+
+use super::event::{Side, What};
+use super::targets::TargetRun;
+use super::{World, replica_id};
+use crate::Rng;
+use crate::quorum::clients::{Fact, Time, VolumeNo};
+use crate::quorum::plan::Plan;
+use crate::quorum::store::EnginePool;
+use crate::quorum::wire::Parcel;
+
+/// How often machines are told the time.
+const TICK: u64 = 100_000;
+
+/// What a pool sets aside for each of its copies.
+const CREDIT: u64 = 2 << 20;
+
+/// Clocks run apart by less than one part in a hundred, any two of them.
+const DRIFT_PPM: u64 = 4_900;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    offset: u64,
+    /// Parts in a million of real time.
+    rate: u64,
+}
+
+impl Clock {
+    fn draw(rng: &mut Rng) -> Clock {
+        let rate = 1_000_000 - DRIFT_PPM + rng.below(2 * DRIFT_PPM + 1);
+        Clock { offset: rng.below(1 << 40), rate }
+    }
+
+    fn at(self, now: Time) -> Moment {
+        Moment(self.offset + now.0 * self.rate / 1_000_000)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Up,
+    /// Nothing runs, the clock goes on.
+    Paused {
+        until: Time,
+    },
+    /// Replicas are being closed; then it goes down.
+    Stopping,
+    Down,
+}
+
+pub(super) struct Node {
+    pub life: Life,
+    clock: Clock,
+    pub pool: EnginePool,
+    pub boot: Boot,
+    powered: Powered,
+    pub replicas: BTreeMap<VolumeNo, Replica>,
+    pub targets: BTreeMap<VolumeNo, TargetRun>,
+    closing: usize,
+    /// When its pool is polled next.
+    armed: Option<Time>,
+}
+
+impl Node {
+    pub fn new(id: NodeId, plan: &Plan, rng: &mut Rng) -> Node {
+        Node {
+            life: Life::Down,
+            clock: Clock::draw(rng),
+            pool: EnginePool::new(plan.off, rng.fork(), plan.disk_delay),
+            boot: Boot(0),
+            powered: Powered { kernel: 1, device: u128::from(id.0) },
+            replicas: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            closing: 0,
+            armed: None,
+        }
+    }
+
+    pub fn moment(&self, now: Time) -> Moment {
+        self.clock.at(now)
+    }
+
+    pub fn is_up(&self) -> bool {
+        matches!(self.life, Life::Up | Life::Paused { .. })
+    }
+
+    /// Copies can be made and wiped.
+    pub fn is_whole(&self) -> bool {
+        self.is_up() && !self.pool.is_failed()
+    }
+
+    pub fn paused(&self, now: Time) -> Option<Time> {
+        match self.life {
+            Life::Paused { until } if until > now => Some(until),
+            _ => None,
+        }
+    }
+}
+
+impl World {
+    pub(super) fn start_node(&mut self, id: NodeId) {
+        // Whoever stops a process ends it if it takes too long.
+        if self.nodes[&id].life == Life::Stopping {
+            self.note("clean stop took too long");
+            self.kill_node(id);
+        }
+        let boot = self.boot();
+        let now = self.now;
+        let node = self.nodes.get_mut(&id).expect("a node");
+        if node.life != Life::Down {
+            return;
+        }
+        node.life = Life::Up;
+        node.boot = boot;
+        node.armed = None;
+        let first = now.after(1 + id.0 * 777);
+        self.say(|| format!("node {id} starts, boot {}", boot.0));
+        self.push(first, What::Tick { node: id, boot });
+        for volume in self.volumes() {
+            if self.nodes[&id].pool.has(volume) {
+                self.open_replica(id, volume);
+            }
+        }
+    }
+
+    /// Opens a replica on what the pool has.
+    pub(super) fn open_replica(&mut self, id: NodeId, volume: VolumeNo) {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        let facts = node.pool.facts(volume).expect("it is in the pool");
+        let run = Run { boot: node.boot, powered: node.powered, credit: ByteLen(CREDIT) };
+        let mut out = Vec::new();
+        match Replica::open(facts, run, node.clock.at(self.now), &mut out) {
+            Ok(mut replica) => {
+                self.plan.off.replica(&mut replica);
+                node.replicas.insert(volume, replica);
+                self.replica_asks(id, volume, out);
+            }
+            Err(error) => self.fail(format!("replica {id}/{} does not open: {error}", volume.0)),
+        }
+    }
+
+    pub(super) fn tick(&mut self, id: NodeId, boot: Boot) {
+        let node = &self.nodes[&id];
+        if node.boot != boot || node.life == Life::Down {
+            return;
+        }
+        if let Life::Paused { .. } = node.life {
+            self.say(|| format!("node {id} goes on"));
+            self.nodes.get_mut(&id).expect("a node").life = Life::Up;
+        }
+        let again = self.now.after(TICK);
+        self.push(again, What::Tick { node: id, boot });
+        for volume in self.volumes() {
+            self.step_replica(id, volume, Event::Tick);
+            self.step_target(id, volume, replication::target::Event::Tick);
+        }
+    }
+
+    pub(super) fn step_replica(&mut self, id: NodeId, volume: VolumeNo, event: Event) {
+        let now = self.now;
+        let node = self.nodes.get_mut(&id).expect("a node");
+        let moment = node.clock.at(now);
+        let Some(replica) = node.replicas.get_mut(&volume) else { return };
+        let mut out = Vec::new();
+        replica.step(moment, event, &mut out);
+        self.replica_asks(id, volume, out);
+    }
+
+    fn replica_asks(&mut self, id: NodeId, volume: VolumeNo, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Store { tag, op } => self.store(id, volume, tag, op),
+                Output::Send { link, message } => {
+                    self.observe_to_target(id, volume, &message);
+                    let said = self.observed.said(volume, replica_id(id, volume), &message);
+                    said.unwrap_or_else(|violation| self.fail(violation));
+                    self.spring_trap(id, &message.body);
+                    self.send(link, Side::Replica, &Parcel::ToTarget(message));
+                }
+                Output::Drop { link } => self.hang_up(link, Side::Replica),
+                Output::Closed => self.replica_closed(id),
+            }
+        }
+    }
+
+    fn store(
+        &mut self,
+        id: NodeId,
+        volume: VolumeNo,
+        tag: StoreTag,
+        op: replication::store::StoreOp,
+    ) {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        node.pool.submit(self.now, volume, tag, op);
+        self.arm(id);
+    }
+
+    /// Polls the pool when its next operation is due, and not twice for the same.
+    fn arm(&mut self, id: NodeId) {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        let Some(next) = node.pool.next().map(|next| next.max(self.now)) else { return };
+        if node.armed.is_none_or(|armed| next < armed || armed < self.now) {
+            node.armed = Some(next);
+            let boot = node.boot;
+            self.push(next, What::Poll { node: id, boot });
+        }
+    }
+
+    pub(super) fn poll(&mut self, id: NodeId, boot: Boot) {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        if node.boot != boot || node.life == Life::Down {
+            return;
+        }
+        node.armed = None;
+        let answers = node.pool.poll(self.now);
+        self.arm(id);
+        for volume in self.volumes() {
+            self.observe_store(id, volume);
+        }
+        for (volume, tag, result) in answers {
+            if let Err(error) = &result {
+                self.note_store_error(error);
+                let error = error.clone();
+                self.say(|| format!("node {id} volume {} store: {error}", volume.0));
+            }
+            self.step_replica(id, volume, Event::Stored { tag, result });
+        }
+    }
+
+    fn note_store_error(&mut self, error: &replication::store::StoreError) {
+        use replication::store::StoreError;
+        match error {
+            StoreError::NoSpace => self.note("store: no space"),
+            StoreError::Damaged { .. } => self.note("store: damaged"),
+            StoreError::Gap => self.note("store: gap"),
+            StoreError::OtherBytes => self.note("store: other bytes"),
+            StoreError::Refused { .. } => self.note("store: refused"),
+            _ => {}
+        }
+    }
+
+    /// The process ends at once.
+    pub(super) fn kill_node(&mut self, id: NodeId) {
+        if self.end_process(id) {
+            self.nodes.get_mut(&id).expect("a node").pool.kill();
+        }
+    }
+
+    /// False if there was none.
+    fn end_process(&mut self, id: NodeId) -> bool {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        if node.life == Life::Down {
+            return false;
+        }
+        node.life = Life::Down;
+        node.replicas.clear();
+        self.say(|| format!("node {id} is killed"));
+        self.targets_die(id);
+        self.links_of_dead(id);
+        true
+    }
+
+    /// The power ends at once: what is not durable may be lost.
+    pub(super) fn cut_power(&mut self, id: NodeId) {
+        self.end_process(id);
+        let kernel = u128::from(self.number());
+        let node = self.nodes.get_mut(&id).expect("a node");
+        node.powered.kernel = 1 << 32 | kernel;
+        let lost = node.pool.cut_power();
+        self.say(|| format!("node {id} lost power; writes lost of {lost:?}"));
+        self.tell(&Fact::PowerCut);
+        for _ in lost {
+            self.note("power cut lost writes");
+        }
+    }
+
+    pub(super) fn pause_node(&mut self, id: NodeId, until: Time) {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        if node.life == Life::Up {
+            node.life = Life::Paused { until };
+            let left = (until.0 - self.now.0) / 1000;
+            self.say(|| format!("node {id} is paused for {left} ms"));
+        }
+    }
+
+    /// Replicas are closed, then the process ends.
+    pub(super) fn stop_node(&mut self, id: NodeId) {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        if node.life != Life::Up {
+            return;
+        }
+        node.life = Life::Stopping;
+        node.closing = node.replicas.len();
+        self.say(|| format!("node {id} is stopped"));
+        self.targets_die(id);
+        for volume in self.volumes() {
+            self.step_replica(id, volume, Event::Close);
+        }
+        if self.nodes[&id].closing == 0 {
+            self.replica_closed(id);
+        }
+    }
+
+    fn replica_closed(&mut self, id: NodeId) {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        node.closing = node.closing.saturating_sub(1);
+        if node.life != Life::Stopping || node.closing > 0 {
+            return;
+        }
+        node.life = Life::Down;
+        node.replicas.clear();
+        self.note("replicas closed cleanly");
+        self.say(|| format!("node {id} is down, cleanly"));
+        self.links_of_dead(id);
+    }
+
+    /// A link ended for the machine at one side.
+    pub(super) fn lose_link_of_replica(&mut self, id: NodeId, volume: VolumeNo, link: LinkId) {
+        self.step_replica(id, volume, Event::LinkLost { link });
+    }
+}

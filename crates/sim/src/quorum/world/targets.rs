@@ -1,0 +1,177 @@
+//! Targets: started by control, stepped by everything, and gone with their node or alone.
+use block::Term;
+use replication::message::ToReplica;
+use replication::replica::LinkId;
+use replication::target::{Begin, Config, Event, Output, Stopped, Target};
+use replication::words::{Boot, NodeId, ReplicaId, Span, Start};
+
+use super::event::{Heard, RunAt, Side, What};
+use super::{World, replica_id};
+use crate::quorum::clients::VolumeNo;
+use crate::quorum::wire::Parcel;
+
+pub(super) struct TargetRun {
+    machine: Target,
+    pub run: Boot,
+    /// What it claimed last.
+    pub term: Option<Term>,
+}
+
+impl World {
+    pub(super) fn start_target(
+        &mut self,
+        id: NodeId,
+        volume: VolumeNo,
+        begin: Begin,
+        above: Start,
+    ) {
+        let run = self.boot();
+        let now = self.now;
+        let node = self.nodes.get_mut(&id).expect("a node");
+        if !node.is_up() || node.targets.contains_key(&volume) {
+            return;
+        }
+        let config = Config {
+            node: id,
+            run,
+            local: node.pool.has(volume).then(|| replica_id(id, volume)),
+            hold_deadline: Span::secs(60),
+            backlog: self.plan.backlog,
+            start_above: above,
+            catch_up_rate: 0,
+        };
+        let mut out = Vec::new();
+        let mut machine = Target::begin(config, begin, node.moment(now), &mut out);
+        self.plan.off.target(&mut machine);
+        node.targets.insert(volume, TargetRun { machine, run, term: None });
+        self.note(match begin {
+            Begin::Granted => "target started under its grant",
+            Begin::TakeOver => "takeover",
+        });
+        self.say(|| format!("v{} target {id}/{} begins: {begin:?}", volume.0, run.0));
+        self.target_asks(RunAt { node: id, run }, volume, out);
+    }
+
+    /// Steps the target on a node, if there is one.
+    pub(super) fn step_target(&mut self, id: NodeId, volume: VolumeNo, event: Event) {
+        if let Some(target) = self.nodes[&id].targets.get(&volume) {
+            let run = RunAt { node: id, run: target.run };
+            self.step_run(run, volume, event);
+        }
+    }
+
+    /// Steps one run of a target, if that is still the one.
+    pub(super) fn step_run(&mut self, at: RunAt, volume: VolumeNo, event: Event) {
+        let now = self.now;
+        let node = self.nodes.get_mut(&at.node).expect("a node");
+        let moment = node.moment(now);
+        let Some(target) = node.targets.get_mut(&volume).filter(|target| target.run == at.run)
+        else {
+            return;
+        };
+        let mut out = Vec::new();
+        target.machine.step(moment, event, &mut out);
+        self.target_asks(at, volume, out);
+    }
+
+    pub(super) fn is_running(&self, at: RunAt, volume: VolumeNo) -> bool {
+        let target = self.nodes.get(&at.node).and_then(|node| node.targets.get(&volume));
+        target.is_some_and(|target| target.run == at.run)
+    }
+
+    /// All runs of targets of a volume, wherever.
+    pub(super) fn runs(&self, volume: VolumeNo) -> Vec<RunAt> {
+        let runs = self.nodes.iter().filter_map(|(id, node)| {
+            node.targets.get(&volume).map(|target| RunAt { node: *id, run: target.run })
+        });
+        runs.collect()
+    }
+
+    fn target_asks(&mut self, at: RunAt, volume: VolumeNo, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Catalog(ask) => {
+                    let arrival = self.soon(5_000);
+                    self.push(arrival, What::CatalogAsked { volume, from: at, ask });
+                }
+                Output::Connect { replica } => self.connect(at, volume, replica),
+                Output::Disconnect { link, .. } => self.hang_up(link, Side::Target),
+                Output::Send { replica, link, message } => {
+                    self.target_sends(at, volume, (replica, link), message);
+                }
+                Output::LoggedIn { connection, result } => {
+                    self.say(|| format!("v{} login of {}: {result:?}", volume.0, connection.0));
+                    self.carry_to_client(connection, Heard::LoggedIn(result));
+                }
+                Output::Reply { connection, id, result } => {
+                    let term = self.term_of(at, volume);
+                    self.observe_reply(volume, term, connection, id, &result);
+                    self.carry_to_client(connection, Heard::Answer(id, result));
+                }
+                Output::Answer { id, result } => {
+                    self.say(|| format!("v{} command {}: {result:?}", volume.0, id.0));
+                    let arrival = self.soon(3_000);
+                    self.push(arrival, What::CommandAnswered { volume, id, result });
+                }
+                Output::Stopped { reason } => self.target_stopped(at, volume, &reason),
+            }
+        }
+    }
+
+    fn term_of(&self, at: RunAt, volume: VolumeNo) -> Option<Term> {
+        self.nodes[&at.node].targets.get(&volume).and_then(|target| target.term)
+    }
+
+    fn target_sends(
+        &mut self,
+        at: RunAt,
+        volume: VolumeNo,
+        (replica, link): (ReplicaId, LinkId),
+        message: replication::message::ForReplica,
+    ) {
+        let node = self.nodes.get_mut(&at.node).expect("a node");
+        if let Some(target) = node.targets.get_mut(&volume) {
+            target.term = Some(message.term);
+        }
+        self.observe_to_replica(volume, replica, &message);
+        if let ToReplica::Recovered = &message.body {
+            let judged = self.observed.recovered(volume, message.term, replica);
+            judged.unwrap_or_else(|violation| self.fail(violation));
+        }
+        self.send(link, Side::Target, &Parcel::ToReplica(message));
+    }
+
+    fn target_stopped(&mut self, at: RunAt, volume: VolumeNo, reason: &Stopped) {
+        self.say(|| format!("v{} target {}/{} ends: {reason:?}", volume.0, at.node, at.run.0));
+        self.note(match reason {
+            Stopped::Closed => "target closed cleanly",
+            Stopped::Superseded => "target superseded",
+            Stopped::Outnumbered { .. } => "target outnumbered",
+            Stopped::NoVolume => "target without a volume",
+        });
+        self.drop_target(at.node, volume);
+        if let Stopped::Outnumbered { promised } = reason {
+            let again = self.soon(200_000);
+            let above = Start::of(promised.term);
+            let begin = Begin::Granted;
+            self.push(again, What::StartTarget { node: at.node, volume, begin, above });
+        }
+    }
+
+    /// A target is gone, without a word.
+    pub(super) fn drop_target(&mut self, id: NodeId, volume: VolumeNo) {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        let Some(target) = node.targets.remove(&volume) else { return };
+        let status = target.machine.status(node.moment(self.now));
+        self.paths.add("reads waited for the lease", status.waiting_for_lease);
+        let run = RunAt { node: id, run: target.run };
+        self.links_of_run(run);
+        self.clients_of_run(run);
+    }
+
+    pub(super) fn targets_die(&mut self, id: NodeId) {
+        for volume in self.volumes() {
+            self.drop_target(id, volume);
+        }
+    }
+}
