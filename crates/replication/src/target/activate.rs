@@ -210,6 +210,7 @@ impl Target {
             return;
         }
         peer.stand = Stand::InStream { sent: known };
+        peer.gives_up = false;
         // What it had staged is thrown away: nobody may go on with it.
         peer.facts.as_mut().expect("set above").import = None;
         self.rounds.keep(replica, &frozen, cx.now);
