@@ -33,7 +33,7 @@ pub const REQUIRED: [(&str, u64); 48] = [
     ("io: no space", 5),
     ("left: damaged", 20),
     ("left: failed", 20),
-    ("left: no space", 2),
+    ("store: no space", 100),
     ("link noticed by silence", 1_000),
     ("losses told", 100),
     ("malformed message dropped a link", 100),

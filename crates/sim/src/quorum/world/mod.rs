@@ -48,6 +48,11 @@ pub(super) fn place_of(replica: ReplicaId) -> (NodeId, VolumeNo) {
     (NodeId(replica.0 / 16), VolumeNo((replica.0 % 16) as usize))
 }
 
+/// Operations that every world has at the least, and how long its clients go on for them.
+const OPERATIONS_MIN: u64 = 510;
+const LONGER: u64 = 5_000_000;
+const LONGER_MAX: u64 = 120_000_000;
+
 /// Events of a world that goes round in circles without time passing.
 const EVENTS_MAX: u64 = 3_000_000;
 
@@ -156,7 +161,6 @@ impl World {
         self.push(Time(2), What::ClientWake);
         self.push(self.plan.heals, What::Heal);
         self.push(self.plan.stops, What::StopClients);
-        self.push(self.plan.ends, What::End);
         for index in 0..self.plan.faults.len() {
             self.plan_fault(index);
         }
@@ -231,12 +235,21 @@ impl World {
                 self.command_answered(volume, id, result);
             }
             What::Heal => self.heal(),
-            What::StopClients => {
-                self.clients.stop(self.now);
-                self.push(self.now, What::ClientWake);
-            }
+            What::StopClients => self.stop_clients(),
             What::End => {}
         }
+    }
+
+    /// Where clients were held up for long they go on for a while, so that every world has load.
+    fn stop_clients(&mut self) {
+        let late = Time(self.plan.ends.0 + LONGER_MAX);
+        if self.clients.operations() < OPERATIONS_MIN && self.now < late {
+            return self.push(self.now.after(LONGER), What::StopClients);
+        }
+        self.clients.stop(self.now);
+        self.push(self.now, What::ClientWake);
+        let end = self.now.after(self.plan.ends.0 - self.plan.stops.0);
+        self.push(end, What::End);
     }
 
     fn push(&mut self, at: Time, what: What) {
