@@ -22,7 +22,7 @@ pub enum Switch {
     WaitOutLease,
     /// [target] A release tells whether the hold was unbroken, and a broken one refuses the cut.
     UnbrokenHold,
-    /// [target] No seq during a hold.
+    /// [target] No seq during a hold, and so no acknowledgement of what came during it.
     NoSeqInHold,
     /// [target] Older connections' work is finished or dropped before a new login.
     ConnectionNumbers,

@@ -53,7 +53,7 @@ fn search(off: Off, within: u64) -> Result<(), String> {
 
 /// Mechanisms with the number of seeds within which they are found: about three times what it took,
 /// since every change of the machines makes other worlds of the same seeds.
-const MACHINES: [(Switch, u64); 17] = [
+const MACHINES: [(Switch, u64); 18] = [
     (Switch::TermInPosition, 40),
     (Switch::DurablePromise, 60),
     (Switch::DrainOldStream, 60),
@@ -64,6 +64,7 @@ const MACHINES: [(Switch, u64); 17] = [
     (Switch::ReadLease, 150),
     (Switch::WaitOutLease, 60),
     (Switch::UnbrokenHold, 40),
+    (Switch::NoSeqInHold, 40),
     (Switch::ConnectionNumbers, 40),
     (Switch::DirtyMark, 60),
     (Switch::CatalogMembership, 40),

@@ -314,7 +314,8 @@ impl Target {
 
     /// Answers what a quorum holds, and what it has durably; nothing during a hold (Q10).
     pub(super) fn answer_settled(&mut self, cx: &mut Cx<'_>) {
-        if !self.is_active() || self.holds.is_in_force() {
+        let held = self.holds.is_in_force() && !off!(self, NoSeqInHold);
+        if !self.is_active() || held {
             return;
         }
         let (acked, settled) = (self.sequence.acked, self.sequence.settled);
