@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use block::ByteLen;
 use disk::FileDisk;
 use sim::Rng;
 
@@ -35,6 +36,15 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Fills files and volumes: every sector is written once before anything is measured.
 const FILL: Load =
     Load { direction: Direction::Write, order: Order::Sequential, len: MIB, depth: 4 };
+
+/// How long sections take whose lines are pairs of loads on one volume.
+struct Effort {
+    pairs: usize,
+    round: Duration,
+    volume: ByteLen,
+    pool: ByteLen,
+    samples: usize,
+}
 
 /// What a section is told.
 struct Run<'a> {

@@ -6,22 +6,13 @@ use block::{ByteLen, Disk};
 use engine::Limits;
 use sim::Rng;
 
-use super::{FILL, MIB, Run, WARM_UP, round};
+use super::{Effort, FILL, MIB, Run, WARM_UP, round};
 use crate::contents::Stretch;
 use crate::load::{self, Direction, Load, Order, Until};
 use crate::place;
 use crate::pool_side::PoolSide;
 use crate::raw_side::RawSide;
 use crate::table::{Line, Unit};
-
-/// How long everything takes.
-struct Effort {
-    pairs: usize,
-    round: Duration,
-    volume: ByteLen,
-    pool: ByteLen,
-    samples: usize,
-}
 
 const QUICK: Effort = Effort {
     pairs: 3,

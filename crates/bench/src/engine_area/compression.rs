@@ -7,7 +7,7 @@ use block::ByteLen;
 use engine::{BlockSize, Limits, VolumeSpec};
 use sim::Rng;
 
-use super::{FILL, MIB, Run, WARM_UP, round, written_once};
+use super::{Effort, FILL, MIB, Run, WARM_UP, round, written_once};
 use crate::contents::Stretch;
 use crate::cost::Round;
 use crate::load::{self, Direction, Load, Order, Until};
@@ -16,14 +16,6 @@ use crate::pool_side::{PoolSide, Resting};
 use crate::table::{Figure, Line, Unit};
 
 const BLOCK: u64 = 128 << 10;
-
-struct Effort {
-    pairs: usize,
-    round: Duration,
-    volume: ByteLen,
-    pool: ByteLen,
-    samples: usize,
-}
 
 const QUICK: Effort = Effort {
     pairs: 2,

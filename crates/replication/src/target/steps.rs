@@ -24,8 +24,8 @@ pub struct Steps {
     pub membership: Membership,
     /// The seq of its entry in the sequence.
     entry: Seq,
-    /// A swap is under way since then; it may have been done though no answer came.
-    swapping: Option<Moment>,
+    /// A swap is under way; it may have been done though no answer came.
+    swapping: bool,
     /// Replicas have seen these; a catalog with less was restored from a backup.
     pub seen_version: u64,
     pub seen_grant: Grant,
@@ -51,7 +51,7 @@ impl Steps {
 
 impl Target {
     pub(super) fn ask_about_steps(&mut self, cx: &mut Cx<'_>) {
-        let waits = self.steps.swapping.is_some()
+        let waits = self.steps.swapping
             || self.steps.choosing.is_some()
             || self.steps.is_catalog_older(self.object.grant);
         let pause = if waits { ASK_AGAIN } else { LOOK_EVERY };
@@ -63,7 +63,7 @@ impl Target {
 
     /// The catalog has said what it has: a membership that is newer is acted on from now on.
     pub(super) fn learn_membership(&mut self, cx: &mut Cx<'_>) {
-        self.steps.swapping = None;
+        self.steps.swapping = false;
         let newer = self.object.membership.version > self.steps.membership.version;
         if newer {
             self.steps.act_on(self.object.membership.clone());
@@ -85,7 +85,7 @@ impl Target {
 
     pub(super) fn go_on_with_steps(&mut self, cx: &mut Cx<'_>) {
         let settled = self.sequence.settled >= self.steps.entry;
-        let free = self.steps.swapping.is_none() && !self.holds.is_in_force();
+        let free = !self.steps.swapping && !self.holds.is_in_force();
         if !self.is_serving() || !settled || !free {
             return;
         }
@@ -129,7 +129,7 @@ impl Target {
             return;
         }
         let since = *self.steps.stuck_since.get_or_insert(cx.now);
-        if cx.now >= since + STEP_PATIENCE && self.steps.swapping.is_none() {
+        if cx.now >= since + STEP_PATIENCE && !self.steps.swapping {
             let version = self.steps.membership.version + 1;
             let voters = self.steps.membership.voters.clone();
             self.swap_membership(Membership { version, voters, next: None }, cx);
@@ -147,7 +147,7 @@ impl Target {
     }
 
     fn swap(&mut self, object: VolumeObject, cx: &mut Cx<'_>) {
-        (self.steps.swapping, self.steps.asked) = (Some(cx.now), Some(cx.now));
+        (self.steps.swapping, self.steps.asked) = (true, Some(cx.now));
         let (expected, grant) = (self.object.version, self.object.grant);
         let object = Box::new(object);
         cx.out.push(Output::Catalog(CatalogAsk::Swap { expected, grant, object }));
