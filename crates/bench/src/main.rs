@@ -12,6 +12,7 @@ mod counted;
 mod engine_area;
 mod latency;
 mod load;
+mod machines;
 mod memory;
 mod place;
 mod pool_side;
@@ -48,6 +49,8 @@ enum Area {
         #[command(flatten)]
         common: Settings,
     },
+    /// Target and replicas by themselves, with stores that answer at once: processor time
+    Machines,
     /// The process that `memory` starts and kills
     #[command(hide = true)]
     MemoryWriter(memory::Task),
@@ -73,6 +76,7 @@ fn main() -> Result<()> {
     match Cli::parse().area {
         Area::Engine { common, only } => engine_area::run(&common, &only),
         Area::Memory { common } => memory::run(&common),
+        Area::Machines => machines::run(),
         Area::MemoryWriter(task) => memory::write(&task),
         Area::Opener(task) => engine_area::run_opener(&task),
     }

@@ -29,11 +29,12 @@ pub use error::{CheckpointError, CreateError, OpError, OpenError, Retry};
 pub use fault::{Fault, MARKER as FAULT_MARKER};
 pub use format::{FORMAT_VERSION, decode_any};
 pub use limits::{
-    JOURNAL_BLOCK, Limits, MAP_PAGE, NAME_MAX, POOL_MIN, STATE_MAX, VOLUME_MAX, WRITE_MAX,
+    EXTENTS_MAX, JOURNAL_BLOCK, Limits, MAP_PAGE, NAME_MAX, POOL_MIN, STATE_MAX, VOLUME_MAX,
+    WRITE_MAX,
 };
 pub use pool::{
-    ChangedRange, Changes, Counters, CreateOptions, Damage, Inspection, Memory, Op, OpenOptions,
-    Part, Pool, PoolInfo, Reply, RequestId, Runs, ScrubStatus, Since, SnapshotInfo,
+    ChangedRange, Changes, Counters, CreateOptions, Damage, Extent, Inspection, Memory, Op,
+    OpenOptions, Part, Pool, PoolInfo, Reply, RequestId, Runs, ScrubStatus, Since, SnapshotInfo,
     SnapshotsOfDeleted, Staged, StagingInfo, Stamps, Subject, Usage, VolumeInfo, Zeroing, create,
     inspect, write_cost,
 };

@@ -1,4 +1,5 @@
 //! Every bound of the engine, with where its number comes from.
+use block::ByteLen;
 
 /// Unit of the journal, and the least that a slot writes. A device tears at 512 B or 4 KiB; the
 /// slot's checksum finds either.
@@ -13,6 +14,10 @@ pub const MAP_PAGE: usize = 4096;
 
 /// The longest single write. Front ends split above; a longer one would not fit a slot.
 pub const WRITE_MAX: u64 = 1 << 20;
+
+/// How far one question for extents looks: 32 leaves of a map whose granules have 4 KiB, which is
+/// less than a millisecond during which nothing else is done. Whoever wants more asks on.
+pub const EXTENTS_MAX: ByteLen = ByteLen(16 << 20);
 
 /// 128 TiB: five levels of a 4 KiB granule map.
 pub const VOLUME_MAX: u64 = 128 << 40;

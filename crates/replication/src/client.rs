@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::entry::Zeroing;
 use crate::state::{SnapshotEntry, SnapshotSpec};
+pub use crate::store::Extent;
 use crate::words::{
     ClientId, ConnectionNumber, ReplicaId, SnapshotUid, Span, StageNumber, Token, VolumeUid,
 };
@@ -27,9 +28,27 @@ pub struct Login {
 
 #[derive(Clone, Debug)]
 pub enum Request {
-    Read { offset: ByteOffset, len: ByteLen },
-    Write { offset: ByteOffset, data: Data, fua: bool },
-    Zero { offset: ByteOffset, len: ByteLen, how: Zeroing, fua: bool },
+    Read {
+        offset: ByteOffset,
+        len: ByteLen,
+    },
+    /// What is allocated, from `offset` on. The answer covers at least the first granule of the
+    /// range, and may end early.
+    Extents {
+        offset: ByteOffset,
+        len: ByteLen,
+    },
+    Write {
+        offset: ByteOffset,
+        data: Data,
+        fua: bool,
+    },
+    Zero {
+        offset: ByteOffset,
+        len: ByteLen,
+        how: Zeroing,
+        fua: bool,
+    },
     Flush,
     Reservations(Vec<u8>),
 }
@@ -37,6 +56,8 @@ pub enum Request {
 #[derive(Clone, Debug)]
 pub enum Answer {
     Read(Data),
+    /// From the asked offset on, without gaps; neighbours differ in kind.
+    Extents(Vec<Extent>),
     Done,
 }
 

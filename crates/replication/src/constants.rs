@@ -1,4 +1,6 @@
 //! The numbers of the protocol, with their reasons; `docs/quorum.md` argues them.
+use block::ByteLen;
+
 use crate::words::Span;
 
 /// How long CF confirmations let a target serve reads. A takeover waits it out: shorter means a
@@ -45,6 +47,10 @@ pub const GROUP_HOLD: Span = Span::secs(5);
 
 /// The longest read or write; front ends split above it. The engine's slots have the same bound.
 pub const REQUEST_MAX: u64 = 1 << 20;
+
+/// How much of a volume one question for extents looks at; the engine's bound is the same. With
+/// the smallest granule that is an answer of 36 KiB.
+pub const EXTENTS_MAX: ByteLen = ByteLen(16 << 20);
 
 /// The largest volume; the engine's maps have the same bound.
 pub const VOLUME_MAX: u64 = 128 << 40;

@@ -46,9 +46,13 @@ impl Voters {
 
     /// The highest value that at least CF of the voters reach.
     fn reached<T: Ord + Copy>(&self, value: &impl Fn(Member) -> Option<T>) -> Option<T> {
-        let mut values: Vec<T> = self.members.iter().filter_map(|member| value(*member)).collect();
+        // Counted for every batch of acks: without memory of its own. Nothing is below everything.
+        let mut values = [None; MEMBERS_MAX];
+        for (slot, member) in values.iter_mut().zip(&self.members) {
+            *slot = value(*member);
+        }
         values.sort_unstable_by(|a, b| b.cmp(a));
-        values.get(self.cf() - 1).copied()
+        values.get(self.cf() - 1).copied().flatten()
     }
 }
 

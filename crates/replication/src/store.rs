@@ -56,6 +56,11 @@ pub enum StoreOp {
         offset: ByteOffset,
         len: ByteLen,
     },
+    /// What is allocated, as a read would see it; from `offset` on, perhaps not of all of the range.
+    Extents {
+        offset: ByteOffset,
+        len: ByteLen,
+    },
     ReadSnapshot {
         snapshot: SnapshotUid,
         offset: ByteOffset,
@@ -130,11 +135,20 @@ pub struct ChangedRange {
     pub changed: Seq,
 }
 
+/// A range of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub len: ByteLen,
+    /// Without data it reads as zeros.
+    pub has_data: bool,
+}
+
 #[derive(Clone, Debug)]
 pub enum StoreReply {
     /// Held: the operation and everything before it.
     Done,
     Read(Data),
+    Extents(Vec<Extent>),
     Flushed,
     /// To [`StoreOp::SnapshotState`].
     State(Vec<u8>),

@@ -24,10 +24,10 @@ const RESIDENT_MAX_MIB: u64 = 128;
 /// Every decoder; what is accepted is exactly what was given.
 fn decode(bytes: &[u8]) {
     if let Ok(message) = decode_to_replica(bytes) {
-        assert_eq!(encode_to_replica(&message), bytes);
+        assert_eq!(encode_to_replica(&message).to_bytes(), bytes);
     }
     if let Ok(message) = decode_to_target(bytes) {
-        assert_eq!(encode_to_target(&message), bytes);
+        assert_eq!(encode_to_target(&message).to_bytes(), bytes);
     }
     if let Ok(state) = ReplicaState::decode(bytes) {
         assert_eq!(state.encode(), bytes);

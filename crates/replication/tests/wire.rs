@@ -28,18 +28,18 @@ fn every_message_comes_back_as_it_was() {
     let mut rng = Rng(1);
     for kind in (0..TO_REPLICA).flat_map(|kind| (0..EACH).map(move |_| kind)) {
         let message = rng.for_replica(kind);
-        let frame = encode_to_replica(&message);
+        let frame = encode_to_replica(&message).to_bytes();
         let back = decode_to_replica(&frame).expect("what was encoded can be decoded");
         assert_eq!(format!("{back:?}"), format!("{message:?}"));
-        assert_eq!(encode_to_replica(&back), frame);
+        assert_eq!(encode_to_replica(&back).to_bytes(), frame);
         assert!(decode_to_target(&frame).is_err(), "it is not for a target");
     }
     for kind in (0..TO_TARGET).flat_map(|kind| (0..EACH).map(move |_| kind)) {
         let message = rng.for_target(kind);
-        let frame = encode_to_target(&message);
+        let frame = encode_to_target(&message).to_bytes();
         let back = decode_to_target(&frame).expect("what was encoded can be decoded");
         assert_eq!(format!("{back:?}"), format!("{message:?}"));
-        assert_eq!(encode_to_target(&back), frame);
+        assert_eq!(encode_to_target(&back).to_bytes(), frame);
         assert!(decode_to_replica(&frame).is_err(), "it is not for a replica");
     }
 }
@@ -57,7 +57,7 @@ fn entries(list: Vec<Entry>) -> ForReplica {
 #[test]
 fn every_write_has_its_own_bytes_where_direct_io_wants_them() {
     let sent = vec![write(1, 1, 4096), write(2, 2, 512), write(3, 3, 8192)];
-    let frame = encode_to_replica(&entries(sent));
+    let frame = encode_to_replica(&entries(sent)).to_bytes();
     let back = decode_to_replica(&frame).expect("a good frame");
     let ToReplica::Entries(back) = back.body else { panic!("entries were sent") };
     for (entry, len) in back.iter().zip([4096, 512, 8192]) {
@@ -75,7 +75,7 @@ fn damaged_data_of_a_piece_is_found() {
     let content = Content::Bytes(Data::copy_of(&[5; 4096]));
     let piece = Piece { offset: ByteOffset(0), changed: Seq(3), content };
     let import = ToReplica::Import { pieces: vec![piece.clone()], progress: ByteOffset(4096) };
-    let mut frame = encode_to_replica(&ForReplica { term: Term(1), body: import });
+    let mut frame = encode_to_replica(&ForReplica { term: Term(1), body: import }).to_bytes();
     *frame.last_mut().expect("a byte") ^= 1;
     let what = "data does not match its checksum";
     assert_eq!(decode_to_replica(&frame).expect_err("damage"), Malformed::Field { what });
@@ -84,7 +84,7 @@ fn damaged_data_of_a_piece_is_found() {
     let done = ToTarget::Fetched { id: AskId(1), result: Ok(fetched) };
     let read = ToTarget::ReadDone { id: AskId(1), result: Ok(Data::copy_of(&[5; 512])) };
     for body in [done, read] {
-        let mut frame = encode_to_target(&ForTarget { term: Term(1), body });
+        let mut frame = encode_to_target(&ForTarget { term: Term(1), body }).to_bytes();
         *frame.last_mut().expect("a byte") ^= 1;
         assert_eq!(decode_to_target(&frame).expect_err("damage"), Malformed::Field { what });
     }
@@ -93,7 +93,7 @@ fn damaged_data_of_a_piece_is_found() {
 /// The checksum of a write is made where its bytes enter, and travels with them to the store.
 #[test]
 fn damaged_data_of_a_write_contradicts_the_checksum_that_came_with_it() {
-    let mut frame = encode_to_replica(&entries(vec![write(1, 1, 512)]));
+    let mut frame = encode_to_replica(&entries(vec![write(1, 1, 512)])).to_bytes();
     *frame.last_mut().expect("a byte") ^= 1;
     let ToReplica::Entries(back) = decode_to_replica(&frame).expect("left to the replica").body
     else {
@@ -148,10 +148,10 @@ fn a_forged_frame_is_refused_or_another_message() {
         }
         reseal(&mut frame);
         if let Ok(message) = decode_to_replica(&frame) {
-            assert_eq!(encode_to_replica(&message), frame);
+            assert_eq!(encode_to_replica(&message).to_bytes(), frame);
         }
         if let Ok(message) = decode_to_target(&frame) {
-            assert_eq!(encode_to_target(&message), frame);
+            assert_eq!(encode_to_target(&message).to_bytes(), frame);
         }
     }
 }
@@ -159,7 +159,8 @@ fn a_forged_frame_is_refused_or_another_message() {
 /// Protects from two versions that talk past each other while a cluster is upgraded.
 #[test]
 fn another_version_is_refused_with_both_named() {
-    let mut frame = encode_to_replica(&ForReplica { term: Term(1), body: ToReplica::Recovered });
+    let mut frame =
+        encode_to_replica(&ForReplica { term: Term(1), body: ToReplica::Recovered }).to_bytes();
     frame[6..8].copy_from_slice(&(WIRE_VERSION + 6).to_le_bytes());
     // Whatever the rest of it looks like by then.
     frame[SUM_AT..].fill(0xee);
@@ -180,7 +181,7 @@ fn another_version_is_refused_with_both_named() {
 /// Protects from four bytes that make a replica ask for all memory.
 #[test]
 fn a_list_is_not_longer_than_its_frame() {
-    let mut frame = encode_to_replica(&entries(vec![write(1, 1, 512)]));
+    let mut frame = encode_to_replica(&entries(vec![write(1, 1, 512)])).to_bytes();
     frame[HEAD..HEAD + 4].copy_from_slice(&0x3f_ffff_u32.to_le_bytes());
     reseal(&mut frame);
     let error = decode_to_replica(&frame).expect_err("too many");
@@ -203,7 +204,7 @@ fn entries_within_their_bound_fit_a_frame() {
     ] {
         let count = BATCH_MAX / change.bytes();
         let all = (0..count).map(|seq| Entry { seq: Seq(seq), change: change.clone() }).collect();
-        let frame = encode_to_replica(&entries(all));
+        let frame = encode_to_replica(&entries(all)).to_bytes();
         assert!(frame.len() <= FRAME_MAX);
     }
 }
@@ -212,7 +213,7 @@ fn entries_within_their_bound_fit_a_frame() {
 fn a_long_reason_is_cut_between_letters() {
     let reason = Leaving::Failed { reason: "ü".repeat(REASON_MAX) };
     let left = ToTarget::Left { at: Seq(1), reason };
-    let frame = encode_to_target(&ForTarget { term: Term(1), body: left });
+    let frame = encode_to_target(&ForTarget { term: Term(1), body: left }).to_bytes();
     let back = decode_to_target(&frame).expect("a good frame");
     let ToTarget::Left { reason: Leaving::Failed { reason }, .. } = back.body else {
         panic!("it left")

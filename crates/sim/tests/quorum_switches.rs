@@ -54,7 +54,7 @@ fn search(off: Off, within: u64) -> Result<(), String> {
 /// Mechanisms with the number of seeds within which they are found: about three times what it took,
 /// since every change of the machines makes other worlds of the same seeds.
 const MACHINES: [(Switch, u64); 18] = [
-    (Switch::TermInPosition, 40),
+    (Switch::TermInPosition, 130),
     (Switch::DurablePromise, 60),
     (Switch::DrainOldStream, 60),
     (Switch::Barrier, 60),

@@ -9,7 +9,7 @@ use block::{ByteLen, ByteOffset, Data, Position, Seq};
 use engine::{Op, VolumeSpec};
 use replication::entry::Zeroing;
 use replication::state::ReplicaState;
-use replication::store::{Content, StoreError, StoreOp, StoreReply, StoreTag};
+use replication::store::{Content, Extent, StoreError, StoreOp, StoreReply, StoreTag};
 use replication::words::{Incarnation, VolumeUid};
 use sim::Rng;
 
@@ -143,6 +143,24 @@ fn what_names_a_snapshot_under_way_waits_for_it_with_everything_behind() {
     assert_eq!(facts.position, Position::new(1, 7));
     let listed: Vec<_> = facts.snapshots.iter().map(|found| (found.uid, found.position)).collect();
     assert_eq!(listed, [(uid(1), Position::new(1, 7))]);
+}
+
+#[test]
+fn what_is_allocated_is_told_with_what_is_held() {
+    let mut bench = Bench::new();
+    bench.create(A, 8);
+    let extents = || StoreOp::Extents { offset: ByteOffset(512), len: ByteLen(4 * GRANULE) };
+    bench.all_done(A, vec![write(1, 1, 10)]);
+    let answers = bench.together(A, vec![extents(), write(2, 9, 1), extents()]);
+    let extent = |len, has_data| Extent { len: ByteLen(len), has_data };
+    let parts =
+        [extent(GRANULE - 512, false), extent(GRANULE, true), extent(2 * GRANULE + 512, false)];
+    for answer in [&answers[0], &answers[2]] {
+        assert!(matches!(answer, Ok(StoreReply::Extents(found)) if *found == parts), "{answer:?}");
+    }
+    let beyond = StoreOp::Extents { offset: at(8), len: ByteLen(GRANULE) };
+    let answers = bench.together(A, vec![beyond]);
+    assert!(matches!(&answers[0], Err(StoreError::Refused { .. })), "{answers:?}");
 }
 
 /// Protects from entries that are held above one that is not.

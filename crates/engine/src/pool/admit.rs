@@ -28,6 +28,7 @@ impl<D: Disk> Pool<D> {
                 self.accept_changed(id, snapshot, since, (from, to), max, runs)
             }
             Op::Usage { of } => self.accept_usage(id, of),
+            Op::Extents { of, offset, len } => self.accept_extents(id, of, offset, len),
             Op::Repair { of, offset, data } => self.accept_repair(id, of, offset, data),
             other => self.accept(other).and_then(|kind| self.enqueue(id, kind)),
         };
@@ -104,6 +105,7 @@ impl<D: Disk> Pool<D> {
             | Op::ReadSnapshot { .. }
             | Op::Changed { .. }
             | Op::Usage { .. }
+            | Op::Extents { .. }
             | Op::Repair { .. } => unreachable!("what changes no volume does not queue"),
         }
     }

@@ -38,6 +38,7 @@ pub use credit::write_cost;
 pub use device::{Device, Purpose, ReadKey};
 pub use info::{Counters, Memory, PoolInfo, SnapshotInfo, StagingInfo, VolumeInfo};
 pub use open::{Inspection, OpenOptions, inspect, read_directory, read_page};
+pub use read::Extent;
 pub use scrub::{Damage, Part, ScrubStatus};
 pub use superblocks::newest_superblock;
 
@@ -196,6 +197,13 @@ pub enum Op {
         max: usize,
         runs: Runs,
     },
+    /// What is allocated from `offset` on, as a read would see it. Of a range that is longer than
+    /// [`crate::EXTENTS_MAX`] only that much is looked at.
+    Extents {
+        of: Subject,
+        offset: ByteOffset,
+        len: ByteLen,
+    },
     /// Good bytes of a granule whose stored copy is damaged. They replace it where it lies, so
     /// everything that shares it is whole again; they must be what was stored.
     Repair {
@@ -273,7 +281,7 @@ pub enum Runs {
     ByStamp,
 }
 
-/// The answer to an operation. All but reads mean: held.
+/// The answer to an operation. All but reads and questions mean: held.
 #[derive(Debug)]
 pub enum Reply {
     Read(Data),
@@ -282,6 +290,8 @@ pub enum Reply {
     Created(VolumeId),
     Snapshotted(SnapshotId),
     Changed(Changes),
+    /// From the asked offset on, without gaps; neighbours differ in kind.
+    Extents(Vec<Extent>),
     Usage(Usage),
 }
 

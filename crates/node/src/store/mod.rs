@@ -12,7 +12,7 @@ mod facts;
 mod place;
 mod step;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use block::{ByteLen, ByteOffset, Disk};
 use engine::{Op, OpError, Pool, Reply, RequestId, SnapshotsOfDeleted, VolumeId, VolumeSpec};
@@ -39,6 +39,32 @@ struct Asked {
     at: ByteOffset,
 }
 
+/// The operations that the engine has, by small numbers that are used again and again. Whoever else
+/// asks the pool has to use high ones.
+#[derive(Default)]
+struct UnderWay {
+    asked: Vec<Option<Asked>>,
+    spare: Vec<usize>,
+}
+
+impl UnderWay {
+    fn put(&mut self, asked: Asked) -> RequestId {
+        let at = self.spare.pop().unwrap_or_else(|| {
+            self.asked.push(None);
+            self.asked.len() - 1
+        });
+        self.asked[at] = Some(asked);
+        RequestId(at as u64)
+    }
+
+    fn take(&mut self, id: RequestId) -> Option<Asked> {
+        let at = usize::try_from(id.0).ok()?;
+        let asked = self.asked.get_mut(at)?.take()?;
+        self.spare.push(at);
+        Some(asked)
+    }
+}
+
 /// The second half of a creation.
 struct FirstState {
     volume: VolumeUid,
@@ -51,8 +77,9 @@ struct FirstState {
 pub struct Host<D: Disk> {
     pool: Pool<D>,
     places: BTreeMap<VolumeUid, Place>,
-    asked: HashMap<RequestId, Asked>,
-    next: u64,
+    asked: UnderWay,
+    /// Operations that the engine was given and has not looked at.
+    given: bool,
     /// For these the engine had no room when they were asked; at most one for each place.
     later: Vec<FirstState>,
     answers: Vec<Answer>,
@@ -74,8 +101,8 @@ impl<D: Disk> Host<D> {
             pool.keep_order(volume.id, true).expect("it was listed");
             places.insert(VolumeUid(volume.uid), place);
         }
-        let (asked, later, answers) = (HashMap::new(), Vec::new(), Vec::new());
-        Host { pool, places, asked, next: 0, later, answers }
+        let (asked, later, answers) = (UnderWay::default(), Vec::new(), Vec::new());
+        Host { pool, places, asked, given: false, later, answers }
     }
 
     pub fn pool(&self) -> &Pool<D> {
@@ -126,21 +153,22 @@ impl<D: Disk> Host<D> {
 
     /// Takes what the engine finished. Never blocks.
     pub fn poll(&mut self) -> Vec<Answer> {
-        self.pool.poll();
-        for first in std::mem::take(&mut self.later) {
-            self.give_state(first);
+        if !self.later.is_empty() {
+            self.pool.poll();
+            for first in std::mem::take(&mut self.later) {
+                self.give_state(first);
+            }
         }
         loop {
+            self.given = false;
             self.pool.poll();
-            let mut moved = false;
             while let Some((id, result)) = self.pool.reply() {
                 // Others may ask the pool as well, by its own door.
-                if let Some(asked) = self.asked.remove(&id) {
-                    moved = true;
+                if let Some(asked) = self.asked.take(id) {
                     self.answered(asked, result);
                 }
             }
-            if !moved {
+            if !self.given {
                 return std::mem::take(&mut self.answers);
             }
         }
@@ -150,6 +178,22 @@ impl<D: Disk> Host<D> {
         let Some(place) = self.places.get_mut(&volume) else {
             return self.refuse(volume, tag, "the volume has no replica here");
         };
+        // Nearly all operations: nothing is waited for, so nothing has to be looked up again.
+        if let (Phase::Ready(id), Wanted::Op(op)) = (place.phase, &wanted)
+            && place.waiting.is_empty()
+            && !place.must_wait(&wanted)
+            && !matches!(op, StoreOp::SnapshotState { .. })
+        {
+            let Wanted::Op(op) = wanted else { unreachable!("looked at above") };
+            return match step::of(place, id, op) {
+                Ok((op, step, at)) => {
+                    place.under_way += 1;
+                    self.given = true;
+                    self.pool.submit(self.asked.put(Asked { volume, tag, step, at }), op);
+                }
+                Err(error) => self.answers.push((volume, tag, Err(error))),
+            };
+        }
         if place.waiting.len() >= WAITING_MAX {
             return self.answers.push((volume, tag, Err(StoreError::Busy)));
         }
@@ -187,11 +231,9 @@ impl<D: Disk> Host<D> {
     }
 
     fn ask(&mut self, asked: Asked, op: Op) {
-        let id = RequestId(self.next);
-        self.next += 1;
         self.place(asked.volume).under_way += 1;
-        self.asked.insert(id, asked);
-        self.pool.submit(id, op);
+        self.given = true;
+        self.pool.submit(self.asked.put(asked), op);
     }
 
     fn begin(&mut self, volume: VolumeUid, tag: StoreTag, id: VolumeId, op: StoreOp) {
@@ -259,6 +301,7 @@ impl<D: Disk> Host<D> {
         let place = self.place(volume);
         place.under_way -= 1;
         let next = step::answered(place, step, &result);
+        let idle = place.waiting.is_empty() && !place.is_gone();
         match next {
             step::Next::Answer => {
                 let result = match result {
@@ -281,6 +324,8 @@ impl<D: Disk> Host<D> {
                 self.answers.push((volume, tag, result));
             }
         }
-        self.advance(volume);
+        if !idle {
+            self.advance(volume);
+        }
     }
 }

@@ -91,7 +91,7 @@ impl Place {
         }
     }
 
-    fn must_wait(&self, wanted: &Wanted) -> bool {
+    pub fn must_wait(&self, wanted: &Wanted) -> bool {
         match self.phase {
             Phase::Making | Phase::Going => return true,
             Phase::Absent => return false,
@@ -132,6 +132,7 @@ fn snapshot_of(op: &StoreOp) -> Option<SnapshotUid> {
         | StoreOp::Flush
         | StoreOp::Grow { .. }
         | StoreOp::Read { .. }
+        | StoreOp::Extents { .. }
         | StoreOp::StageData { .. }
         | StoreOp::Adopt { .. }
         | StoreOp::Abandon

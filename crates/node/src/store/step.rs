@@ -5,7 +5,7 @@ use engine::{
     Subject, VolumeId,
 };
 use replication::entry::Zeroing;
-use replication::store::{ChangedRange, Content, StoreError, StoreOp, StoreReply};
+use replication::store::{ChangedRange, Content, Extent, StoreError, StoreOp, StoreReply};
 use replication::words::{Incarnation, SnapshotUid};
 
 use super::place::{Phase, Place, Staging};
@@ -114,6 +114,10 @@ pub fn of(
             (Op::DeleteSnapshot { snapshot }, Step::DeleteSnapshot(uid, snapshot), start)
         }
         StoreOp::Read { offset, len } => (Op::Read { volume, offset, len }, Step::Plain, offset),
+        StoreOp::Extents { offset, len } => {
+            let of = Subject::Volume(volume);
+            (Op::Extents { of, offset, len }, Step::Plain, offset)
+        }
         StoreOp::ReadSnapshot { snapshot: uid, offset, len } => {
             let snapshot = known(place, uid)?;
             place.look_at(uid);
@@ -236,6 +240,10 @@ pub fn answered(place: &mut Place, step: Step, result: &Result<Reply, OpError>) 
 pub fn reply(reply: Reply) -> StoreReply {
     match reply {
         Reply::Read(data) => StoreReply::Read(data),
+        Reply::Extents(extents) => {
+            let extent = |engine::Extent { len, has_data }| Extent { len, has_data };
+            StoreReply::Extents(extents.into_iter().map(extent).collect())
+        }
         Reply::Flushed => StoreReply::Flushed,
         Reply::Changed(changes) => {
             let range = |range: engine::ChangedRange| {

@@ -6,7 +6,7 @@
 //! compares it itself, right before it stores them.
 use block::{ByteLen, ByteOffset, Data, Seq};
 
-use super::frame::{Opened, kind};
+use super::frame::{Opened, division, kind};
 use super::{
     AskId, Fetched, ForReplica, ForTarget, Hello, Leaving, OpenedRound, Piece, ReadFailure,
     Refusal, RoundFailure, RoundPoint, ToReplica, ToTarget, Wanted, Welcome,
@@ -18,7 +18,7 @@ use crate::state::{
     ImportMark, POINTS_MAX, Promise, RESERVATIONS_MAX, SharedState, SnapshotEntry, SnapshotSpec,
     Stages,
 };
-use crate::store::{ChangedRange, Content};
+use crate::store::{ChangedRange, Content, Extent};
 use crate::words::{Boot, Incarnation, Moment, SnapshotUid, VolumeUid};
 
 fn wrong<T>(what: &'static str) -> Result<T, Malformed> {
@@ -27,18 +27,42 @@ fn wrong<T>(what: &'static str) -> Result<T, Malformed> {
 
 /// The message of one whole frame.
 pub fn decode_to_replica(frame: &[u8]) -> Result<ForReplica, Malformed> {
-    let mut frame = Opened::open(frame)?;
+    let (front, data) = divide(frame)?;
+    decode_parts_to_replica(front, data)
+}
+
+/// The message of one whole frame.
+pub fn decode_to_target(frame: &[u8]) -> Result<ForTarget, Malformed> {
+    let (front, data) = divide(frame)?;
+    decode_parts_to_target(front, data)
+}
+
+/// The message of a frame that was received in two parts, see [`super::division`]. Its blocks are
+/// views into `data`: nothing is copied.
+pub fn decode_parts_to_replica(front: &[u8], data: Data) -> Result<ForReplica, Malformed> {
+    let mut frame = Opened::open(front, data)?;
     let body = to_replica(&mut frame)?;
     frame.end()?;
     Ok(ForReplica { term: frame.term, body })
 }
 
-/// The message of one whole frame.
-pub fn decode_to_target(frame: &[u8]) -> Result<ForTarget, Malformed> {
-    let mut frame = Opened::open(frame)?;
+/// Like [`decode_parts_to_replica`].
+pub fn decode_parts_to_target(front: &[u8], data: Data) -> Result<ForTarget, Malformed> {
+    let mut frame = Opened::open(front, data)?;
     let body = to_target(&mut frame)?;
     frame.end()?;
     Ok(ForTarget { term: frame.term, body })
+}
+
+/// One buffer for all data: as much as arrived, and blocks are where direct IO wants them.
+fn divide(frame: &[u8]) -> Result<(&[u8], Data), Malformed> {
+    let head = frame.first_chunk().ok_or(Malformed::Field { what: "head of a frame" })?;
+    let divided = division(head)?;
+    if frame.len() != divided.front + divided.data {
+        return wrong("a frame is not as long as it says");
+    }
+    let (front, data) = frame.split_at(divided.front);
+    Ok((front, Data::copy_of(data)))
 }
 
 fn to_replica(frame: &mut Opened) -> Result<ToReplica, Malformed> {
@@ -63,6 +87,11 @@ fn to_replica(frame: &mut Opened) -> Result<ToReplica, Malformed> {
             of: read_point(meta)?,
             offset: meta.offset("offset of a repair")?,
             data: read_summed(frame)?,
+        },
+        kind::EXTENTS => ToReplica::Extents {
+            id: ask(meta)?,
+            offset: meta.offset("offset of extents")?,
+            len: meta.len("length of extents")?,
         },
         kind::RECOVERED => ToReplica::Recovered,
         kind::OPEN_ROUND => ToReplica::OpenRound { id: ask(meta)?, point: read_point(meta)? },
@@ -117,12 +146,17 @@ fn to_target(frame: &mut Opened) -> Result<ToTarget, Malformed> {
             let id = ask(meta)?;
             let result = match meta.u8("result of a read")? {
                 0 => Ok(read_summed(frame)?),
-                1 => Err(ReadFailure::Damaged { offset: meta.offset("damaged offset")? }),
-                2 => Err(ReadFailure::Failed),
-                3 => Err(ReadFailure::Busy),
-                _ => return wrong("result of a read of another kind"),
+                failure => Err(read_read_failure(frame, failure)?),
             };
             ToTarget::ReadDone { id, result }
+        }
+        kind::EXTENTS_DONE => {
+            let id = ask(meta)?;
+            let result = match meta.u8("result of a read")? {
+                0 => Ok(list(frame, 9, "extents", read_extent)?),
+                failure => Err(read_read_failure(frame, failure)?),
+            };
+            ToTarget::ExtentsDone { id, result }
         }
         kind::REPAIRED => {
             ToTarget::Repaired { id: ask(meta)?, ok: meta.bool("result of a repair")? }
@@ -324,6 +358,20 @@ fn read_leaving(frame: &mut Opened) -> Result<Leaving, Malformed> {
         1 => Leaving::Damaged { offset: frame.meta.offset("damaged offset")? },
         2 => Leaving::Failed { reason: frame.reason()? },
         _ => return wrong("why a replica left is of another kind"),
+    })
+}
+
+fn read_extent(frame: &mut Opened) -> Result<Extent, Malformed> {
+    let len = frame.meta.len("length of an extent")?;
+    Ok(Extent { len, has_data: frame.meta.bool("whether an extent has data")? })
+}
+
+fn read_read_failure(frame: &mut Opened, failure: u8) -> Result<ReadFailure, Malformed> {
+    Ok(match failure {
+        1 => ReadFailure::Damaged { offset: frame.meta.offset("damaged offset")? },
+        2 => ReadFailure::Failed,
+        3 => ReadFailure::Busy,
+        _ => return wrong("result of a read of another kind"),
     })
 }
 

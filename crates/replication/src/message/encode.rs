@@ -1,7 +1,7 @@
 //! Messages as frames. `docs/wire.md` has the tables.
 use block::{ByteOffset, Data};
 
-use super::frame::{Frame, kind};
+use super::frame::{Encoded, Frame, kind};
 use super::{
     Fetched, ForReplica, ForTarget, Leaving, OpenedRound, Piece, ReadFailure, Refusal,
     RoundFailure, RoundPoint, ToReplica, ToTarget, Wanted, Welcome,
@@ -9,11 +9,11 @@ use super::{
 use crate::encoding::Writer;
 use crate::entry::{Change, Checksum, Entry, Zeroing};
 use crate::state::{ImportMark, POINTS_MAX, RESERVATIONS_MAX, SnapshotEntry};
-use crate::store::{ChangedRange, Content};
+use crate::store::{ChangedRange, Content, Extent};
 
 /// One frame. What is in it must fit [`super::FRAME_MAX`]; entries that keep to
 /// [`super::BATCH_MAX`] do.
-pub fn encode_to_replica(message: &ForReplica) -> Vec<u8> {
+pub fn encode_to_replica(message: &ForReplica) -> Encoded {
     let frame = &mut Frame::default();
     let kind = match &message.body {
         ToReplica::Hello(hello) => {
@@ -42,6 +42,10 @@ pub fn encode_to_replica(message: &ForReplica) -> Vec<u8> {
             frame.numbers(&[offset.0]);
             write_summed(frame, data);
             kind::REPAIR
+        }
+        ToReplica::Extents { id, offset, len } => {
+            frame.numbers(&[id.0, offset.0, len.0]);
+            kind::EXTENTS
         }
         ToReplica::Recovered => kind::RECOVERED,
         ToReplica::OpenRound { id, point } => {
@@ -85,7 +89,7 @@ pub fn encode_to_replica(message: &ForReplica) -> Vec<u8> {
 }
 
 /// One frame. What is in it must fit [`super::FRAME_MAX`].
-pub fn encode_to_target(message: &ForTarget) -> Vec<u8> {
+pub fn encode_to_target(message: &ForTarget) -> Encoded {
     let frame = &mut Frame::default();
     let kind = match &message.body {
         ToTarget::Welcome(welcome) => {
@@ -125,14 +129,24 @@ pub fn encode_to_target(message: &ForTarget) -> Vec<u8> {
                     frame.meta.u8(0);
                     write_summed(frame, data);
                 }
-                Err(ReadFailure::Damaged { offset }) => {
-                    frame.meta.u8(1);
-                    frame.numbers(&[offset.0]);
-                }
-                Err(ReadFailure::Failed) => frame.meta.u8(2),
-                Err(ReadFailure::Busy) => frame.meta.u8(3),
+                Err(failure) => write_read_failure(frame, failure),
             }
             kind::READ_DONE
+        }
+        ToTarget::ExtentsDone { id, result } => {
+            frame.numbers(&[id.0]);
+            match result {
+                Ok(extents) => {
+                    frame.meta.u8(0);
+                    frame.count(extents.len());
+                    for Extent { len, has_data } in extents {
+                        frame.numbers(&[len.0]);
+                        frame.meta.u8(u8::from(*has_data));
+                    }
+                }
+                Err(failure) => write_read_failure(frame, failure),
+            }
+            kind::EXTENTS_DONE
         }
         ToTarget::Repaired { id, ok } => {
             frame.numbers(&[id.0]);
@@ -362,6 +376,18 @@ fn write_leaving(frame: &mut Frame, reason: &Leaving) {
             frame.meta.u8(2);
             frame.reason(reason);
         }
+    }
+}
+
+/// Never 0: that is success.
+fn write_read_failure(frame: &mut Frame, failure: &ReadFailure) {
+    match failure {
+        ReadFailure::Damaged { offset } => {
+            frame.meta.u8(1);
+            frame.numbers(&[offset.0]);
+        }
+        ReadFailure::Failed => frame.meta.u8(2),
+        ReadFailure::Busy => frame.meta.u8(3),
     }
 }
 

@@ -16,7 +16,7 @@
 //! versions can tell each other what they are. The checksum covers all but the data; every part of
 //! the data has a checksum of its own in the metadata. All of the frame is spoken of: no byte
 //! follows that nobody reads.
-use block::{Buf, Data, Term};
+use block::{Data, Term};
 use crc_fast::{CrcAlgorithm, Digest};
 
 use super::{FRAME_MAX, WIRE_VERSION};
@@ -46,6 +46,7 @@ pub mod kind {
     pub const IMPORT: u8 = 12;
     pub const COMMIT_IMPORT: u8 = 13;
     pub const ABANDON_IMPORT: u8 = 14;
+    pub const EXTENTS: u8 = 15;
 
     // To a target: other numbers, so that a message which lost its way is not understood.
     pub const WELCOME: u8 = 129;
@@ -62,6 +63,7 @@ pub mod kind {
     pub const IMPORTED: u8 = 140;
     pub const COMMITTED: u8 = 141;
     pub const IMPORT_FAILED: u8 = 142;
+    pub const EXTENTS_DONE: u8 = 143;
 
     // Of entries.
     pub const WRITE: u8 = 1;
@@ -109,13 +111,13 @@ impl Frame {
         self.meta.bytes(&reason.as_bytes()[..end]);
     }
 
-    pub fn finish(self, kind: u8, term: Term) -> Vec<u8> {
+    pub fn finish(self, kind: u8, term: Term) -> Encoded {
         let meta = self.meta.into_bytes();
         let data: usize = self.data.iter().map(|data| data.len()).sum();
         let len = HEAD + meta.len() + data;
         assert!(len <= FRAME_MAX, "a message of {len} bytes should have been several");
         let number = |len: usize| u32::try_from(len).expect("a frame is far shorter").to_le_bytes();
-        let mut bytes = Vec::with_capacity(len);
+        let mut bytes = Vec::with_capacity(HEAD + meta.len());
         bytes.extend_from_slice(&number(len));
         bytes.extend_from_slice(&MAGIC.to_le_bytes());
         bytes.extend_from_slice(&WIRE_VERSION.to_le_bytes());
@@ -126,8 +128,53 @@ impl Frame {
         bytes.extend_from_slice(&meta);
         let sum = sum(&bytes);
         bytes[SUM_AT..SUM_END].copy_from_slice(&sum.to_le_bytes());
+        Encoded { front: bytes, data: self.data }
+    }
+}
+
+/// A frame that is ready to be sent: its bytes are `front` and then all of `data`.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    pub front: Vec<u8>,
+    pub data: Vec<Data>,
+}
+
+impl Encoded {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.front.clone();
         self.data.iter().for_each(|data| bytes.extend_from_slice(data));
         bytes
+    }
+}
+
+/// How a frame divides: whoever receives it can put the data where it is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Head and metadata.
+    pub front: usize,
+    pub data: usize,
+}
+
+/// Bytes of a frame's head that tell how it divides.
+pub const DIVIDES_AFTER: usize = 24;
+
+/// From the first [`DIVIDES_AFTER`] bytes. They are believed only as far as their bounds go: the
+/// checksum is compared when the frame is decoded.
+pub fn division(head: &[u8; DIVIDES_AFTER]) -> Result<Division, Malformed> {
+    let head = &mut Reader::new(head);
+    let len = head.length(4, FRAME_MAX, "length of a frame")?;
+    if u16::from_le_bytes(head.array("magic of a frame")?) != MAGIC {
+        return Err(Malformed::Field { what: "this is no frame: another magic number" });
+    }
+    let found = u16::from_le_bytes(head.array("version of a frame")?);
+    if found != WIRE_VERSION {
+        return Err(Malformed::Version { what: "a message", found, known: WIRE_VERSION });
+    }
+    head.bytes(SUM_END - SUM_AT + 4, "checksum and kind of a frame")?;
+    let front = HEAD + head.length(4, FRAME_MAX, "length of the metadata")?;
+    match len.checked_sub(front) {
+        Some(data) => Ok(Division { front, data }),
+        None => Err(Malformed::Field { what: "a frame is shorter than its metadata" }),
     }
 }
 
@@ -149,35 +196,26 @@ pub struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Compares everything but the data with the checksum.
-    pub fn open(frame: &'a [u8]) -> Result<Opened<'a>, Malformed> {
-        let head = &mut Reader::new(frame);
-        let len = head.length(4, FRAME_MAX, "length of a frame")?;
-        if u16::from_le_bytes(head.array("magic of a frame")?) != MAGIC {
-            return Err(Malformed::Field { what: "this is no frame: another magic number" });
-        }
-        let found = u16::from_le_bytes(head.array("version of a frame")?);
-        if found != WIRE_VERSION {
-            return Err(Malformed::Version { what: "a message", found, known: WIRE_VERSION });
-        }
-        if len != frame.len() {
+    /// Compares everything but the data with the checksum. `front` is head and metadata.
+    pub fn open(front: &'a [u8], data: Data) -> Result<Opened<'a>, Malformed> {
+        let head: &[u8; DIVIDES_AFTER] =
+            front.first_chunk().ok_or(Malformed::Field { what: "head of a frame" })?;
+        let divided = division(head)?;
+        if divided != (Division { front: front.len(), data: data.len() }) {
             return Err(Malformed::Field { what: "a frame is not as long as it says" });
         }
+        let head = &mut Reader::new(&front[SUM_AT..]);
         let told = head.u64("checksum of a frame")?;
         let kind = head.u8("kind of a message")?;
         if head.array("zeros in a head")? != [0; 3] {
             return Err(Malformed::Field { what: "zeros in a head" });
         }
-        let meta_len = head.length(4, FRAME_MAX, "length of the metadata")?;
+        head.bytes(4, "length of the metadata")?;
         let term = head.term("term of a message")?;
-        let meta = head.bytes(meta_len, "metadata of a message")?;
-        if sum(&frame[..HEAD + meta_len]) != told {
+        if sum(front) != told {
             return Err(Malformed::Field { what: "a frame does not match its checksum" });
         }
-        let data = frame.get(HEAD + meta_len..).unwrap_or_default();
-        // One buffer for all of it: as much as arrived, and blocks are where direct IO wants them.
-        let data = Buf::copy_of(data).into_data();
-        Ok(Opened { kind, term, meta: Reader::new(meta), data, taken: 0 })
+        Ok(Opened { kind, term, meta: Reader::new(&front[HEAD..]), data, taken: 0 })
     }
 
     pub fn count(&mut self, what: &'static str) -> Result<usize, Malformed> {

@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::entry::Entry;
 use crate::membership::Membership;
 use crate::state::{ImportMark, Promise, SharedState, SnapshotEntry, SnapshotSpec};
-use crate::store::{ChangedRange, Content};
+use crate::store::{ChangedRange, Content, Extent};
 use crate::words::{Boot, Incarnation, Moment, SnapshotUid};
 
 mod decode;
@@ -14,9 +14,11 @@ mod encode;
 mod frame;
 
 pub use crate::encoding::Malformed;
-pub use decode::{decode_to_replica, decode_to_target};
+pub use decode::{
+    decode_parts_to_replica, decode_parts_to_target, decode_to_replica, decode_to_target,
+};
 pub use encode::{encode_to_replica, encode_to_target};
-pub use frame::REASON_MAX;
+pub use frame::{DIVIDES_AFTER, Division, Encoded, REASON_MAX, division};
 
 /// The version of the encoding. A peer with another one is told so, and the connection ends.
 /// 1: the first.
@@ -105,6 +107,12 @@ pub enum ToReplica {
     Read {
         id: AskId,
         of: RoundPoint,
+        offset: ByteOffset,
+        len: ByteLen,
+    },
+    /// What is allocated, as a read would see it.
+    Extents {
+        id: AskId,
         offset: ByteOffset,
         len: ByteLen,
     },
@@ -209,6 +217,10 @@ pub enum ToTarget {
     Repaired {
         id: AskId,
         ok: bool,
+    },
+    ExtentsDone {
+        id: AskId,
+        result: Result<Vec<Extent>, ReadFailure>,
     },
 
     RoundOpened {

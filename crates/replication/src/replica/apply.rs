@@ -8,7 +8,7 @@ use crate::entry::{Change, Checksum, Entry};
 use crate::message::{ForTarget, Leaving, ToTarget};
 use crate::replica::{Following, LinkId, Output, Replica, Standing};
 use crate::state::SharedState;
-use crate::store::{StoreError, StoreOp};
+use crate::store::{StoreError, StoreOp, StoreTag};
 use crate::words::Moment;
 
 use super::asked::Purpose;
@@ -28,6 +28,7 @@ enum Outcome {
 /// An entry that the store has.
 #[derive(Debug)]
 struct Given {
+    tag: StoreTag,
     term: Term,
     entry: Entry,
     /// The state before it, if it changed that: what is left if it fails.
@@ -39,7 +40,11 @@ struct Given {
 pub struct Applying {
     /// Not given yet.
     queue: VecDeque<(Term, Entry)>,
+    /// In the order of their tags.
     given: VecDeque<Given>,
+    /// How many of them are not answered, and how many were refused.
+    unanswered: usize,
+    refused: usize,
     /// The last that was given.
     pub front: Position,
     /// The copy grows, for the resize at the head of the queue.
@@ -56,6 +61,8 @@ impl Applying {
         Applying {
             queue: VecDeque::new(),
             given: VecDeque::new(),
+            unanswered: 0,
+            refused: 0,
             front,
             growing: false,
             flushes: 0,
@@ -78,13 +85,13 @@ impl Applying {
         Seq(last.0 + 1)
     }
 
-    fn is_refused(&self) -> bool {
-        self.given.iter().any(|given| matches!(given.outcome, Outcome::Refused(_)))
+    fn is_answered(&self) -> bool {
+        self.unanswered == 0 && self.flushes == 0
     }
 
-    fn is_answered(&self) -> bool {
-        !self.given.iter().any(|given| matches!(given.outcome, Outcome::Waiting))
-            && self.flushes == 0
+    /// Which of those that were given a tag is for.
+    pub fn index_of(&self, tag: StoreTag) -> Option<usize> {
+        self.given.binary_search_by_key(&tag, |given| given.tag).ok()
     }
 
     pub fn forget_queue(&mut self) {
@@ -170,19 +177,21 @@ impl Replica {
         apply.given.len() < GIVEN_MAX
             && !apply.growing
             && !apply.paused
-            && !apply.is_refused()
+            && apply.refused == 0
             // Nothing changes beside what is staged: that stands on the content of before.
             && self.staged.is_none()
             && !self.is_stillness_wanted()
     }
 
     fn give(&mut self, term: Term, entry: Entry, out: &mut Vec<Output>) {
-        let (seq, position) = (entry.seq, entry.position(term));
+        let position = entry.position(term);
         let before = entry.change.is_state().then(|| Box::new(self.state.shared.clone()));
         let followed = self.state.shared.follow(position, &entry.change);
         if let Err(reason) = followed {
             let outcome = Outcome::Refused(StoreError::Refused { reason: reason.to_owned() });
-            self.apply.given.push_back(Given { term, entry, before, outcome });
+            let tag = self.tag();
+            self.apply.refused += 1;
+            self.apply.given.push_back(Given { tag, term, entry, before, outcome });
             return;
         }
         if let Change::Membership(membership) = &entry.change {
@@ -207,20 +216,23 @@ impl Replica {
                 StoreOp::SetState { position: Some(position), state: self.state.encode() }
             }
         };
+        let tag = self.tag();
         self.apply.front = position;
-        self.apply.given.push_back(Given { term, entry, before, outcome: Outcome::Waiting });
-        self.ask(Purpose::Entry(seq), op, out);
+        self.apply.unanswered += 1;
+        self.apply.given.push_back(Given { tag, term, entry, before, outcome: Outcome::Waiting });
+        out.push(Output::Store { tag, op });
     }
 
-    pub(super) fn entry_answered(&mut self, seq: Seq, result: Result<(), StoreError>) {
-        let first = self.apply.given.front().expect("an entry that was given is waited for");
-        let index = usize::try_from(seq.0 - first.entry.seq.0).expect("a few entries are given");
+    /// The store has answered the entry that was given as this one.
+    pub(super) fn entry_answered(&mut self, index: usize, result: Result<(), StoreError>) {
+        self.apply.unanswered -= 1;
+        self.apply.refused += usize::from(result.is_err());
         self.apply.given[index].outcome = match result {
             Ok(()) => Outcome::Held,
             Err(error) => Outcome::Refused(error),
         };
-        while matches!(self.apply.given.front(), Some(Given { outcome: Outcome::Held, .. })) {
-            let given = self.apply.given.pop_front().expect("looked at");
+        let is_held = |given: &mut Given| matches!(given.outcome, Outcome::Held);
+        while let Some(given) = self.apply.given.pop_front_if(is_held) {
             self.held(given);
         }
     }
@@ -274,10 +286,11 @@ impl Replica {
 
     /// When all answers are in, what failed is given again or given up, with all behind it.
     fn settle_refused(&mut self, out: &mut Vec<Output>) {
-        if !self.apply.is_refused() || !self.apply.is_answered() {
+        if self.apply.refused == 0 || !self.apply.is_answered() {
             return;
         }
         let failed = std::mem::take(&mut self.apply.given);
+        self.apply.refused = 0;
         let held = failed.iter().find(|given| matches!(given.outcome, Outcome::Held));
         assert!(held.is_none(), "{held:?} is above a gap");
         let Some(Given { entry: Entry { seq, .. }, outcome: Outcome::Refused(error), .. }) =

@@ -1,4 +1,5 @@
-//! Operations between question and answer: what each of them was for.
+//! Operations between question and answer: what each of them was for. Not those of entries: these
+//! have their places among others, and are given again with those behind them (`apply.rs`).
 use block::Seq;
 
 use crate::message::{AskId, OpenedRound};
@@ -8,7 +9,6 @@ use crate::store::{StoreOp, StoreTag};
 
 #[derive(Debug)]
 pub enum Purpose {
-    Entry(Seq),
     /// The copy has to be larger before a resize can be applied.
     Grow,
     /// Behind entries; through here everything was given to the store before it.
@@ -18,6 +18,10 @@ pub enum Purpose {
     /// A part of the step that the running plan is at.
     Step,
     Read {
+        link: LinkId,
+        id: AskId,
+    },
+    Extents {
         link: LinkId,
         id: AskId,
     },
@@ -49,20 +53,27 @@ pub enum Purpose {
 pub struct Asked {
     pub purpose: Purpose,
     /// Kept where being refused as busy means to be asked again.
-    pub op: Option<StoreOp>,
+    pub op: Option<Box<StoreOp>>,
 }
 
 impl Replica {
-    pub(super) fn ask(&mut self, purpose: Purpose, op: StoreOp, out: &mut Vec<Output>) {
+    /// Higher than all before it.
+    pub(super) fn tag(&mut self) -> StoreTag {
         self.tags += 1;
-        let tag = StoreTag(self.tags);
-        // An entry has its place among others and is given again with those behind it; for a read
-        // another replica is sooner.
+        StoreTag(self.tags)
+    }
+
+    pub(super) fn ask(&mut self, purpose: Purpose, op: StoreOp, out: &mut Vec<Output>) {
+        let tag = self.tag();
+        // For a read another replica is sooner.
         let once = matches!(
             purpose,
-            Purpose::Entry(_) | Purpose::Read { .. } | Purpose::Repair { .. } | Purpose::Credit
+            Purpose::Read { .. }
+                | Purpose::Extents { .. }
+                | Purpose::Repair { .. }
+                | Purpose::Credit
         );
-        let kept = (!once).then(|| op.clone());
+        let kept = (!once).then(|| Box::new(op.clone()));
         self.asked.insert(tag, Asked { purpose, op: kept });
         out.push(Output::Store { tag, op });
     }
@@ -71,7 +82,7 @@ impl Replica {
         for tag in std::mem::take(&mut self.again) {
             let op = self.asked.get(&tag).and_then(|asked| asked.op.clone());
             let op = op.expect("only what has its operation kept is asked again");
-            out.push(Output::Store { tag, op });
+            out.push(Output::Store { tag, op: *op });
         }
     }
 }

@@ -24,18 +24,18 @@ mod tests;
 mod turn;
 mod wipe;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use block::{ByteLen, Position, Seq, Term};
 
-use crate::message::{ForReplica, ForTarget, ToTarget};
+use crate::message::{ForReplica, ForTarget, ToReplica, ToTarget};
 use crate::state::{Promise, ReplicaState, SnapshotEntry};
 use crate::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
 use crate::words::{Boot, Incarnation, Moment, Powered};
 
 use acks::Books;
 use apply::Applying;
-use asked::Asked;
+use asked::{Asked, Purpose};
 use credit::Credit;
 use fetch::{Fetch, FetchNo};
 use import::Import;
@@ -154,7 +154,7 @@ pub struct Replica {
     mark: Mark,
     credit: Credit,
     plans: VecDeque<Plan>,
-    asked: BTreeMap<StoreTag, Asked>,
+    asked: HashMap<StoreTag, Asked>,
     /// Operations that the store was too busy for; they are asked again with the next tick.
     again: Vec<StoreTag>,
     tags: u64,
@@ -179,7 +179,67 @@ impl Replica {
         Ok(replica)
     }
 
+    /// A batch of one.
     pub fn step(&mut self, now: Moment, event: Event, out: &mut Vec<Output>) {
+        self.step_all(now, &mut vec![event], out);
+    }
+
+    /// Takes what came, in order; everything that follows is in `out` when it returns. What many of
+    /// them have in common is done once: answers that came together are one ack.
+    ///
+    /// As for a target, events that stand alone find done what follows from those before them, and
+    /// the next finds done what follows from them. Between the others nothing needs it:
+    ///
+    /// - Entries are compared with what is queued, given or not, and wait in the queue.
+    /// - A read, or a question for extents, is given to the store at once: before entries that came
+    ///   before it in the batch. Whoever asks needs no more than what this replica acknowledged,
+    ///   and of these entries it has acknowledged none.
+    /// - A renewal is answered; what it lets go is a plan, which waits for its turn.
+    /// - The answer to an entry or a flush changes the books; whether entries can be given, or have
+    ///   to be given up, is looked at when all answers are in. An entry is given up only when
+    ///   everything that was given is answered. No flush counts for more than what is held then.
+    pub fn step_all(&mut self, now: Moment, events: &mut Vec<Event>, out: &mut Vec<Output>) {
+        let mut put_off = false;
+        for event in events.drain(..) {
+            let alone = self.stands_alone(&event);
+            if alone && std::mem::take(&mut put_off) {
+                self.advance(now, out);
+            }
+            self.take(now, event, out);
+            match alone {
+                true => self.advance(now, out),
+                false => put_off = true,
+            }
+        }
+        if put_off {
+            self.advance(now, out);
+        }
+    }
+
+    /// Whether nothing may be put off around an event. What is not rare need not.
+    fn stands_alone(&self, event: &Event) -> bool {
+        match event {
+            Event::Message { message, .. } => !matches!(
+                message.body,
+                ToReplica::Entries(_)
+                    | ToReplica::Read { .. }
+                    | ToReplica::Extents { .. }
+                    | ToReplica::Renew { .. }
+            ),
+            Event::Stored { tag, .. } => {
+                let is_common = |asked: &Asked| {
+                    matches!(
+                        asked.purpose,
+                        Purpose::Flush { .. } | Purpose::Read { .. } | Purpose::Extents { .. }
+                    )
+                };
+                self.apply.index_of(*tag).is_none() && !self.asked.get(tag).is_some_and(is_common)
+            }
+            Event::LinkLost { .. } | Event::Tick | Event::Close => true,
+        }
+    }
+
+    fn take(&mut self, now: Moment, event: Event, out: &mut Vec<Output>) {
         match event {
             Event::Message { link, message } => self.message(now, link, message, out),
             Event::LinkLost { link } => self.link_lost(link),
@@ -187,7 +247,6 @@ impl Replica {
             Event::Tick => self.tick(now, out),
             Event::Close => self.close(out),
         }
-        self.advance(now, out);
     }
 
     #[cfg(feature = "faults")]

@@ -1,5 +1,5 @@
 //! Opening: what the store has, and what a crash left unfinished.
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::message::Malformed;
 use crate::replica::{Following, Replica, Run, Shape};
@@ -47,7 +47,7 @@ impl Replica {
             mark,
             credit: Credit::new(run.credit),
             plans: VecDeque::new(),
-            asked: BTreeMap::new(),
+            asked: HashMap::new(),
             again: Vec::new(),
             tags: 0,
             sources: BTreeMap::new(),

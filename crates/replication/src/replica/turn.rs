@@ -52,6 +52,9 @@ impl Replica {
                 };
                 self.ask(Purpose::Read { link, id }, op, out);
             }
+            ToReplica::Extents { id, offset, len } => {
+                self.ask(Purpose::Extents { link, id }, StoreOp::Extents { offset, len }, out);
+            }
             ToReplica::Repair { id, of, offset, data } => match self.is_live() {
                 true => {
                     let op = StoreOp::Repair { snapshot: frozen(&of), offset, data };
@@ -105,13 +108,15 @@ impl Replica {
         result: Result<StoreReply, StoreError>,
         out: &mut Vec<Output>,
     ) {
+        if let Some(index) = self.apply.index_of(tag) {
+            return self.entry_answered(index, result.map(drop));
+        }
         let Some(asked) = self.asked.get(&tag) else { return };
         if result.as_ref().is_err_and(|error| *error == StoreError::Busy) && asked.op.is_some() {
             return self.again.push(tag);
         }
         let Some(Asked { purpose, .. }) = self.asked.remove(&tag) else { return };
         match purpose {
-            Purpose::Entry(seq) => self.entry_answered(seq, result.map(drop)),
             Purpose::Grow => self.grown(result.map(drop), out),
             Purpose::Flush { through } => self.flush_answered(through, result.map(drop), out),
             Purpose::Step => self.step_answered(result),
@@ -119,11 +124,17 @@ impl Replica {
                 let result = match result {
                     Ok(StoreReply::Read(data)) => Ok(data),
                     Ok(_) => Err(ReadFailure::Failed),
-                    Err(StoreError::Damaged { offset }) => Err(ReadFailure::Damaged { offset }),
-                    Err(StoreError::Busy) => Err(ReadFailure::Busy),
-                    Err(_) => Err(ReadFailure::Failed),
+                    Err(error) => Err(read_failure(&error)),
                 };
                 self.send(link, ToTarget::ReadDone { id, result }, out);
+            }
+            Purpose::Extents { link, id } => {
+                let result = match result {
+                    Ok(StoreReply::Extents(extents)) => Ok(extents),
+                    Ok(_) => Err(ReadFailure::Failed),
+                    Err(error) => Err(read_failure(&error)),
+                };
+                self.send(link, ToTarget::ExtentsDone { id, result }, out);
             }
             Purpose::Repair { link, id } => {
                 self.send(link, ToTarget::Repaired { id, ok: result.is_ok() }, out);
@@ -159,6 +170,14 @@ impl Replica {
         }
         self.top_up(now, out);
         self.acknowledge(out);
+    }
+}
+
+fn read_failure(error: &StoreError) -> ReadFailure {
+    match error {
+        StoreError::Damaged { offset } => ReadFailure::Damaged { offset: *offset },
+        StoreError::Busy => ReadFailure::Busy,
+        _ => ReadFailure::Failed,
     }
 }
 

@@ -111,10 +111,12 @@ impl Target {
 
     /// Who was chosen may be gone before anybody has its history: then a new start chooses anew.
     pub(super) fn give_up_choice(&mut self, cx: &mut Cx<'_>) {
+        if !matches!(self.phase, Phase::Preparing { .. }) {
+            return;
+        }
         let alone = !self.peers.values().any(Peer::is_in_stream);
-        let quorum = self.quorum().into_owned();
         let answers = |member| self.voter(member).is_some_and(|peer| peer.open_link().is_some());
-        let could_choose = quorum.is_quorum(answers);
+        let could_choose = self.quorum().is_quorum(answers);
         let Phase::Preparing { alone_since, .. } = &mut self.phase else { return };
         if !alone || !could_choose {
             *alone_since = None;
@@ -189,6 +191,7 @@ impl Target {
         let reach = self.sequence.acked.max(self.sequence.barrier());
         let keep_acks = off!(self, RetractAcks);
         let undo = !off!(self, UndoTail);
+        self.rounds.keep(replica, &welcome.rounds, cx.now);
         let peer = self.peers.get_mut(&replica).expect("it was just heard");
         let known = agreed.seq;
         (peer.held, peer.durable) = match keep_acks {
@@ -200,7 +203,6 @@ impl Target {
         peer.regressed = welcome.regressed.then_some(reach);
         peer.reads = 0;
         let importing = welcome.import.is_some();
-        let frozen = welcome.rounds.clone();
         peer.facts = Some(welcome);
         let joins = !(has_tail && undo) && self.sequence.has_all_above(known);
         if !joins {
@@ -213,7 +215,6 @@ impl Target {
         peer.gives_up = false;
         // What it had staged is thrown away: nobody may go on with it.
         peer.facts.as_mut().expect("set above").import = None;
-        self.rounds.keep(replica, &frozen, cx.now);
         self.tell_settled(replica, cx);
         let peer = &self.peers[&replica];
         if importing && let Some(link) = peer.link {

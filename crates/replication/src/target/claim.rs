@@ -137,6 +137,7 @@ impl Target {
         if let Some(old) = peer.link.replace(link) {
             cx.out.push(Output::Disconnect { replica, link: old });
         }
+        peer.linked = Some(cx.now);
         self.greet(replica, link, cx);
     }
 

@@ -177,6 +177,9 @@ impl Target {
     }
 
     pub(super) fn answer_commands(&mut self, cx: &mut Cx<'_>) {
+        if self.commands.for_settle.is_empty() {
+            return;
+        }
         let later = self.commands.for_settle.split_off(&Seq(self.sequence.settled.0 + 1));
         let done = std::mem::replace(&mut self.commands.for_settle, later);
         for (seq, waiting) in done {

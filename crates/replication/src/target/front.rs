@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use block::{ByteLen, ByteOffset, LOGICAL_SECTOR, Seq};
 
 use crate::client::{Answer, ConnectionId, IoError, Login, LoginError, Request, RequestId};
-use crate::constants::{REQUEST_MAX, REQUESTS_MAX};
+use crate::constants::{EXTENTS_MAX, REQUEST_MAX, REQUESTS_MAX};
 use crate::entry::{Change, Checksum};
 use crate::state::RESERVATIONS_MAX;
+use crate::target::reads::What;
 use crate::target::{Cx, Output, Target, off};
 use crate::words::{ClientId, ConnectionNumber, Moment, Span};
 
@@ -49,10 +50,13 @@ struct Waiter {
 #[derive(Debug, Default)]
 pub struct Front {
     connections: BTreeMap<ConnectionId, Connection>,
+    /// Those whose login is not answered, in the order in which they came.
+    logging_in: Vec<ConnectionId>,
     newest: BTreeMap<ClientId, (ConnectionNumber, ConnectionId)>,
     queue: VecDeque<Queued>,
-    for_commit: BTreeMap<Seq, Vec<Waiter>>,
-    for_settle: BTreeMap<Seq, Vec<Waiter>>,
+    // In the order of their seqs, which is that of their coming, and so of their deadlines.
+    for_commit: VecDeque<(Seq, Waiter)>,
+    for_settle: VecDeque<(Seq, Waiter)>,
     /// The newest flush that nobody asked for.
     own_flush: Seq,
     /// Since when too few replicas have space for the write in front.
@@ -71,6 +75,7 @@ impl Front {
         // Its queued requests are dropped: nobody knows that they were ever here.
         self.connections.remove(&connection);
         self.queue.retain(|queued| queued.connection != connection);
+        self.logging_in.retain(|it| *it != connection);
     }
 
     /// Who is logged in over a connection.
@@ -100,17 +105,19 @@ impl Target {
         self.front.newest.insert(login.client, (login.number, connection));
         let state = LoginState::Waiting { through };
         self.front.connections.insert(connection, Connection { login, state });
+        self.front.logging_in.push(connection);
     }
 
     pub(super) fn answer_logins(&mut self, cx: &mut Cx<'_>) {
-        if !self.is_serving() {
+        if self.front.logging_in.is_empty() || !self.is_serving() {
             return;
         }
         let (committed, stages) = (self.sequence.committed, self.shared.stages);
-        let mut refused = Vec::new();
-        for (connection, found) in &mut self.front.connections {
+        for connection in std::mem::take(&mut self.front.logging_in) {
+            let Some(found) = self.front.connections.get_mut(&connection) else { continue };
             let LoginState::Waiting { through } = found.state else { continue };
             if through.is_some_and(|through| through > committed) {
+                self.front.logging_in.push(connection);
                 continue;
             }
             let known = match found.login.stage {
@@ -123,12 +130,9 @@ impl Target {
             };
             found.state = LoginState::In;
             if result.is_err() {
-                refused.push(*connection);
+                self.front.connections.remove(&connection);
             }
-            cx.out.push(Output::LoggedIn { connection: *connection, result });
-        }
-        for connection in refused {
-            self.front.connections.remove(&connection);
+            cx.out.push(Output::LoggedIn { connection, result });
         }
     }
 
@@ -139,20 +143,28 @@ impl Target {
         request: Request,
         cx: &mut Cx<'_>,
     ) {
-        let refusal = match self.front.client(connection) {
-            None => Some(IoError::Superseded),
+        let client = match self.front.client(connection) {
+            None => Err(IoError::Superseded),
             Some(_) if self.front.queue.len() + self.reads.len() >= REQUESTS_MAX => {
-                Some(IoError::Busy)
+                Err(IoError::Busy)
             }
-            Some(_) => self.out_of_range(&request),
+            Some(client) => self.out_of_range(&request).map_or(Ok(client), Err),
         };
-        if let Some(error) = refusal {
-            return cx.out.push(Output::Reply { connection, id, result: Err(error) });
-        }
-        let client = self.front.client(connection).expect("it was looked up above");
+        let client = match client {
+            Ok(client) => client,
+            Err(error) => {
+                return cx.out.push(Output::Reply { connection, id, result: Err(error) });
+            }
+        };
         let deadline = cx.now + self.config.hold_deadline;
         match request {
-            Request::Read { offset, len } => self.reads.add(connection, id, offset, len, deadline),
+            Request::Read { offset, len } => {
+                self.reads.add(connection, id, What::Bytes, (offset, len), deadline);
+            }
+            Request::Extents { offset, len } => {
+                let range = (offset, len.min(EXTENTS_MAX));
+                self.reads.add(connection, id, What::Extents, range, deadline);
+            }
             request => {
                 let queued = Queued { connection, client, id, request, deadline };
                 self.front.queue.push_back(queued);
@@ -162,7 +174,9 @@ impl Target {
 
     fn out_of_range(&self, request: &Request) -> Option<IoError> {
         let (offset, len) = match request {
-            Request::Read { offset, len } | Request::Zero { offset, len, .. } => (*offset, *len),
+            Request::Read { offset, len }
+            | Request::Extents { offset, len }
+            | Request::Zero { offset, len, .. } => (*offset, *len),
             Request::Write { offset, data, .. } => (*offset, ByteLen(data.len() as u64)),
             Request::Reservations(bytes) => {
                 let fits = bytes.len() <= RESERVATIONS_MAX;
@@ -173,7 +187,8 @@ impl Target {
             }
             Request::Flush => return None,
         };
-        let fits = matches!(request, Request::Zero { .. }) || len.0 <= REQUEST_MAX;
+        let any = matches!(request, Request::Zero { .. } | Request::Extents { .. });
+        let fits = any || len.0 <= REQUEST_MAX;
         let aligned =
             fits && offset.0.is_multiple_of(LOGICAL_SECTOR) && len.0.is_multiple_of(LOGICAL_SECTOR);
         let within = offset.end(len).is_some_and(|end| end.0 <= self.shared.size.0);
@@ -183,8 +198,8 @@ impl Target {
     /// Gives seqs to what waits in front, as far as that is allowed now.
     pub(super) fn sequence_requests(&mut self, cx: &mut Cx<'_>) {
         while let Some(queued) = self.front.queue.pop_front() {
-            match self.admit_request(&queued, cx) {
-                Admission::Taken => {}
+            match self.admission(&queued.request, cx.now) {
+                Admission::Taken => self.sequence_request(queued, cx),
                 Admission::Wait => {
                     self.front.queue.push_front(queued);
                     break;
@@ -198,50 +213,50 @@ impl Target {
         self.flush_by_itself();
     }
 
-    fn admit_request(&mut self, queued: &Queued, cx: &mut Cx<'_>) -> Admission {
+    fn admission(&mut self, request: &Request, now: Moment) -> Admission {
         let held = self.holds.is_in_force() && !off!(self, NoSeqInHold);
         if !self.is_serving() || held || self.sequence.kept() >= self.config.backlog {
             return Admission::Wait;
         }
-        let waiter =
-            Waiter { connection: queued.connection, id: queued.id, deadline: queued.deadline };
-        let by = Some(queued.client);
-        match &queued.request {
+        let Request::Write { offset, data, .. } = request else { return Admission::Taken };
+        let len = data.len() as u64;
+        match self.spend_credit(self.cost_of(*offset, ByteLen(len)), now) {
+            Admission::Taken if !self.rounds.allows(len) => Admission::Wait,
+            admission => admission,
+        }
+    }
+
+    fn sequence_request(&mut self, queued: Queued, cx: &mut Cx<'_>) {
+        let Queued { connection, client, id, request, deadline } = queued;
+        let (waiter, by) = (Waiter { connection, id, deadline }, Some(client));
+        match request {
             Request::Write { offset, data, fua } => {
-                let cost = self.cost_of(*offset, ByteLen(data.len() as u64));
-                match self.spend_credit(cost, cx.now) {
-                    Admission::Taken => {}
-                    other => return other,
-                }
-                if !self.rounds.allows(data.len() as u64) {
-                    return Admission::Wait;
-                }
-                let checksum = Checksum::of(data);
-                let change = Change::Write { offset: *offset, data: data.clone(), checksum };
-                let seq = self.append(change, by, cost);
-                self.await_write(seq, *fua, queued.client, waiter);
+                let cost = self.cost_of(offset, ByteLen(data.len() as u64));
+                let checksum = Checksum::of(&data);
+                let seq = self.append(Change::Write { offset, data, checksum }, by, cost);
+                self.await_write(seq, fua, client, waiter);
             }
             Request::Zero { offset, len, how, fua } => {
-                let change = Change::Zero { offset: *offset, len: *len, how: *how };
-                let seq = self.append(change, by, 0);
-                self.await_write(seq, *fua, queued.client, waiter);
+                let seq = self.append(Change::Zero { offset, len, how }, by, 0);
+                self.await_write(seq, fua, client, waiter);
             }
-            Request::Flush => self.await_flush(queued.client, waiter, cx),
+            Request::Flush => self.await_flush(client, waiter, cx),
             Request::Reservations(bytes) => {
-                let seq = self.append(Change::Reservations(bytes.clone()), by, 0);
-                self.front.for_settle.entry(seq).or_default().push(waiter);
+                let seq = self.append(Change::Reservations(bytes), by, 0);
+                self.front.for_settle.push_back((seq, waiter));
             }
-            Request::Read { .. } => unreachable!("reads do not queue for a seq"),
+            Request::Read { .. } | Request::Extents { .. } => {
+                unreachable!("what reads does not queue for a seq")
+            }
         }
-        Admission::Taken
     }
 
     fn await_write(&mut self, seq: Seq, fua: bool, client: ClientId, waiter: Waiter) {
         if fua {
             let flush = self.append(Change::Flush, Some(client), 0);
-            self.front.for_settle.entry(flush).or_default().push(waiter);
+            self.front.for_settle.push_back((flush, waiter));
         } else {
-            self.front.for_commit.entry(seq).or_default().push(waiter);
+            self.front.for_commit.push_back((seq, waiter));
         }
     }
 
@@ -255,7 +270,7 @@ impl Target {
             true => last,
             false => self.append(Change::Flush, Some(client), 0),
         };
-        self.front.for_settle.entry(seq).or_default().push(waiter);
+        self.front.for_settle.push_back((seq, waiter));
     }
 
     /// The most that a write takes in a pool (Q7).
@@ -296,7 +311,8 @@ impl Target {
                 peer.is_in_stream() && peer.headroom.0.saturating_sub(spent) >= cost
             })
         };
-        (quorum.is_quorum(has), quorum.is_quorum(in_stream))
+        let has = quorum.is_quorum(has);
+        (has, has || quorum.is_quorum(in_stream))
     }
 
     /// A replay window that fills up is made durable (Q5).
@@ -318,11 +334,15 @@ impl Target {
         if !self.is_active() || held {
             return;
         }
-        let (acked, settled) = (self.sequence.acked, self.sequence.settled);
-        let committed = take_through(&mut self.front.for_commit, acked);
-        let durable = take_through(&mut self.front.for_settle, settled);
-        for Waiter { connection, id, .. } in committed.into_iter().chain(durable) {
-            cx.out.push(Output::Reply { connection, id, result: Ok(Answer::Done) });
+        let done = [
+            (&mut self.front.for_commit, self.sequence.acked),
+            (&mut self.front.for_settle, self.sequence.settled),
+        ];
+        for (waiting, through) in done {
+            while let Some((_, waiter)) = waiting.pop_front_if(|(seq, _)| *seq <= through) {
+                let Waiter { connection, id, .. } = waiter;
+                cx.out.push(Output::Reply { connection, id, result: Ok(Answer::Done) });
+            }
         }
         self.answer_commands(cx);
     }
@@ -331,24 +351,18 @@ impl Target {
     pub(super) fn expire_requests(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let mut late: Vec<(ConnectionId, RequestId)> = Vec::new();
-        self.front.queue.retain(|queued| {
-            let keep = now < queued.deadline;
-            if !keep {
-                late.push((queued.connection, queued.id));
+        while let Some(queued) = self.front.queue.pop_front_if(|queued| now >= queued.deadline) {
+            late.push((queued.connection, queued.id));
+        }
+        for waiting in [&mut self.front.for_commit, &mut self.front.for_settle] {
+            while let Some((_, waiter)) = waiting.pop_front_if(|(_, it)| now >= it.deadline) {
+                late.push((waiter.connection, waiter.id));
             }
-            keep
-        });
-        for waiters in self.front.for_commit.values_mut().chain(self.front.for_settle.values_mut())
-        {
-            waiters.retain(|waiter| {
-                let keep = now < waiter.deadline;
-                if !keep {
-                    late.push((waiter.connection, waiter.id));
-                }
-                keep
-            });
         }
         late.extend(self.reads.expire(now));
+        if late.is_empty() {
+            return;
+        }
         let reason = self.why_held(now);
         for (connection, id) in late {
             let result = Err(IoError::NoQuorum { reason: reason.clone() });
@@ -360,10 +374,8 @@ impl Target {
     pub(super) fn refuse_everything(&mut self, cx: &mut Cx<'_>) {
         let queued = self.front.queue.drain(..).map(|queued| (queued.connection, queued.id));
         let mut waiting: Vec<(ConnectionId, RequestId)> = queued.collect();
-        let waits = [&mut self.front.for_commit, &mut self.front.for_settle];
-        for waiter in waits.into_iter().flat_map(|map| take_through(map, Seq(u64::MAX))) {
-            waiting.push((waiter.connection, waiter.id));
-        }
+        let sequenced = self.front.for_commit.drain(..).chain(self.front.for_settle.drain(..));
+        waiting.extend(sequenced.map(|(_, waiter)| (waiter.connection, waiter.id)));
         waiting.extend(self.reads.drain());
         for (connection, id) in waiting {
             cx.out.push(Output::Reply { connection, id, result: Err(IoError::Stopped) });
@@ -376,12 +388,4 @@ impl Target {
         }
         self.refuse_commands(cx);
     }
-}
-
-fn take_through(waits: &mut BTreeMap<Seq, Vec<Waiter>>, through: Seq) -> Vec<Waiter> {
-    let later = match through.0.checked_add(1) {
-        Some(next) => waits.split_off(&Seq(next)),
-        None => BTreeMap::new(),
-    };
-    std::mem::replace(waits, later).into_values().flatten().collect()
 }

@@ -33,7 +33,7 @@ use crate::client::{
     Request, RequestId,
 };
 use crate::constants::{BACKLOG, HOLD_DEADLINE};
-use crate::message::{AskId, ForReplica, ForTarget, ToReplica};
+use crate::message::{AskId, ForReplica, ForTarget, ToReplica, ToTarget};
 use crate::replica::LinkId;
 use crate::state::{Promise, SharedState, SnapshotEntry};
 use crate::words::{Boot, Grant, Moment, NodeId, ReplicaId, Span, Start};
@@ -89,6 +89,29 @@ pub enum Event {
     },
     /// Time passed. At least every 100 ms.
     Tick,
+}
+
+impl Event {
+    /// Whether nothing may be put off around it. What is not rare need not.
+    fn stands_alone(&self) -> bool {
+        match self {
+            Event::Request { .. } => false,
+            Event::Message { message, .. } => !matches!(
+                message.body,
+                ToTarget::Ack { .. }
+                    | ToTarget::ReadDone { .. }
+                    | ToTarget::ExtentsDone { .. }
+                    | ToTarget::Renewed { .. }
+            ),
+            Event::Catalog(_)
+            | Event::LinkUp { .. }
+            | Event::LinkLost { .. }
+            | Event::Login { .. }
+            | Event::Gone { .. }
+            | Event::Command { .. }
+            | Event::Tick => true,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -222,6 +245,8 @@ pub struct Target {
     holds: Holds,
     rounds: Rounds,
     next_ask: u64,
+    /// Something came that the books may depend on.
+    uncounted: bool,
     last_renewal: Option<Moment>,
     #[cfg(feature = "faults")]
     off: Option<crate::Switch>,
@@ -258,6 +283,7 @@ impl Target {
             holds: Holds::default(),
             rounds: Rounds::default(),
             next_ask: 1,
+            uncounted: false,
             last_renewal: None,
             #[cfg(feature = "faults")]
             off: None,
@@ -266,13 +292,53 @@ impl Target {
         target
     }
 
-    /// The one entry. Everything that follows from an event is in `out` when it returns.
+    /// A batch of one.
     pub fn step(&mut self, now: Moment, event: Event, out: &mut Vec<Output>) {
-        if matches!(self.phase, Phase::Ended) {
-            return;
-        }
-        self.holds.expire(now);
+        self.step_all(now, &mut vec![event], out);
+    }
+
+    /// The one entry: takes what came, in order. Everything that follows is in `out` when it
+    /// returns. What many of them have in common is done once: requests that came together leave in
+    /// one message, and many acks are counted together.
+    ///
+    /// Events that stand alone find done what follows from those before them, and what follows from
+    /// them is done before the next: as if each had come by itself. So only between those that do
+    /// not, see [`Event::stands_alone`], something is put off, and none of them needs it:
+    ///
+    /// - A request looks at its connection, at the size, and at how many wait; then it waits in a
+    ///   queue, or among the reads. Nobody is asked before all are in, so a read may overtake a
+    ///   write that came before it. That one is not acknowledged, so either content is right.
+    /// - An ack raises the books of its replica, which are looked at when all are in. None of the
+    ///   others can take them back.
+    /// - A read's answer cannot have a write of this batch: those get their seqs when all are in.
+    ///   Whether what it may have is committed is looked at behind all acks.
+    /// - A renewal only raises the lease.
+    pub fn step_all(&mut self, now: Moment, events: &mut Vec<Event>, out: &mut Vec<Output>) {
         let cx = &mut Cx { now, out };
+        self.holds.expire(now);
+        let mut put_off = false;
+        for event in events.drain(..) {
+            let alone = event.stands_alone();
+            if alone && std::mem::take(&mut put_off) {
+                self.go_on(cx);
+            }
+            if matches!(self.phase, Phase::Ended) {
+                return;
+            }
+            // Acks, and whatever stands alone: who is in the stream, who votes, what a round needs.
+            self.uncounted |= alone;
+            self.take(event, cx);
+            match alone {
+                true => self.go_on(cx),
+                false => put_off = true,
+            }
+        }
+        if put_off {
+            self.go_on(cx);
+        }
+    }
+
+    fn take(&mut self, event: Event, cx: &mut Cx<'_>) {
         match event {
             Event::Catalog(answer) => self.catalog_said(answer, cx),
             Event::LinkUp { replica, link } => self.link_up(replica, link, cx),
@@ -288,7 +354,6 @@ impl Target {
             Event::Command { id, command } => self.command(id, command, cx),
             Event::Tick => self.tick(cx),
         }
-        self.go_on(cx);
     }
 
     /// Everything that can go on after an event, in the order in which one waits for another.
@@ -297,10 +362,11 @@ impl Target {
             return;
         }
         self.go_on_activating(cx);
-        self.sequence_requests(cx);
         self.count_books();
         self.answer_settled(cx);
         self.answer_logins(cx);
+        // Behind the books: what they gave up leaves room in the window.
+        self.sequence_requests(cx);
         self.go_on_reading(cx);
         self.recover_regressed(cx);
         self.send_entries(cx);

@@ -47,6 +47,8 @@ pub struct Apart {
 pub struct Peer {
     pub member: Member,
     pub link: Option<LinkId>,
+    /// When the connection came up.
+    pub linked: Option<Moment>,
     pub asked: Option<Moment>,
     pub heard: Moment,
     pub stand: Stand,
@@ -71,6 +73,7 @@ impl Peer {
         Peer {
             member,
             link: None,
+            linked: None,
             asked: None,
             heard: Moment(0),
             stand: Stand::Away,
@@ -88,8 +91,13 @@ impl Peer {
 
     /// The same place with another content: nothing that was known counts.
     pub fn meet(&mut self, member: Member, heard: Moment) {
-        let (link, asked) = (self.link, self.asked);
-        *self = Peer { link, asked, heard, ..Peer::new(member) };
+        let (link, linked, asked) = (self.link, self.linked, self.asked);
+        *self = Peer { link, linked, asked, heard, ..Peer::new(member) };
+    }
+
+    /// It answered one of the reads that it was asked.
+    pub fn answered_read(&mut self) {
+        self.reads = self.reads.saturating_sub(1);
     }
 
     pub fn is_in_stream(&self) -> bool {

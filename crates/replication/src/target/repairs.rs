@@ -25,7 +25,10 @@ struct Repair {
 
 #[derive(Debug, Default)]
 pub struct Repairs {
+    /// Somebody was asked for a good copy.
     asking: BTreeMap<AskId, Repair>,
+    /// Bytes are on their way to where the damage is; perhaps they are not the right ones.
+    mending: BTreeMap<AskId, Repair>,
 }
 
 impl Repairs {
@@ -36,6 +39,7 @@ impl Repairs {
     /// A replica is gone: what it was asked, or what was to be repaired there, is found again.
     pub fn forget(&mut self, gone: ReplicaId) {
         self.asking.retain(|_, repair| repair.reader != gone && repair.damaged != gone);
+        self.mending.retain(|_, repair| repair.damaged != gone);
     }
 }
 
@@ -51,7 +55,9 @@ impl Target {
         let granule = peer.granule();
         let offset = ByteOffset(offset.0 / granule * granule);
         let known = |repair: &Repair| repair.damaged == damaged && repair.offset == offset;
-        if self.repairs.asking.len() < REPAIRS_MAX && !self.repairs.asking.values().any(known) {
+        let mut under_way = self.repairs.asking.values().chain(self.repairs.mending.values());
+        let count = self.repairs.asking.len() + self.repairs.mending.len();
+        if count < REPAIRS_MAX && !under_way.any(known) {
             self.ask_for_copy(
                 Repair { damaged, of, offset, bad: vec![damaged], reader: damaged },
                 cx,
@@ -104,7 +110,19 @@ impl Target {
             return;
         };
         let Some(link) = peer.link else { return };
-        let body = ToReplica::Repair { id: ask, of: repair.of, offset: repair.offset, data };
+        let (of, offset) = (repair.of.clone(), repair.offset);
+        let body = ToReplica::Repair { id: ask, of, offset, data };
         cx.send(repair.damaged, link, self.term, body);
+        self.repairs.mending.insert(ask, repair);
+    }
+
+    /// Bytes that were not what was stored came from a copy that has something else there, of before
+    /// or of a tail: another one may have the right ones.
+    pub(super) fn repaired(&mut self, ask: AskId, ok: bool, cx: &mut Cx<'_>) {
+        let Some(mut repair) = self.repairs.mending.remove(&ask) else { return };
+        if !ok {
+            repair.bad.push(repair.reader);
+            self.ask_for_copy(repair, cx);
+        }
     }
 }

@@ -25,7 +25,6 @@ const ALLOWANCE: u64 = 256 << 10;
 pub struct Round {
     pub(super) source: ReplicaId,
     apart: Apart,
-    agreed: Position,
     step: Step,
     /// What the destination had staged when the round began.
     pub(super) staged: Option<(ImportMark, ByteOffset)>,
@@ -117,7 +116,7 @@ impl Round {
 
     fn mark(&self) -> Option<ImportMark> {
         let opened = self.opened.as_ref()?;
-        Some(ImportMark { source: opened.position, since: self.agreed.seq })
+        Some(ImportMark { source: opened.position, since: self.apart.agreed.seq })
     }
 }
 
@@ -159,16 +158,15 @@ impl Target {
     fn begin_round(&mut self, replica: ReplicaId, cx: &mut Cx<'_>) {
         let Stand::Apart(apart) = &self.peers[&replica].stand else { return };
         let apart = apart.clone();
-        let agreed = apart.agreed;
-        if apart.why == Some(Leaving::NoSpace) && self.sequence.has_all_above(agreed.seq) {
+        if apart.why == Some(Leaving::NoSpace) && self.sequence.has_all_above(apart.agreed.seq) {
             // Perhaps there is space by now; nobody else may be left to catch up from.
             return self.greet_anew(replica, cx);
         }
-        let staged = self.staged_by(replica, agreed);
-        let Some((source, point)) = self.source_for(replica, agreed, staged) else {
+        let staged = self.staged_by(replica, apart.agreed);
+        let Some((source, point)) = self.source_for(replica, apart.agreed, staged) else {
             return self.without_source(replica, cx);
         };
-        self.open_round(replica, apart, agreed, staged, (source, point), cx);
+        self.open_round(replica, apart, staged, (source, point), cx);
     }
 
     /// Nobody to catch up from. Those that were damaged may be repaired by now; and if all have
@@ -187,7 +185,6 @@ impl Target {
         &mut self,
         replica: ReplicaId,
         apart: Apart,
-        agreed: Position,
         staged: Option<(ImportMark, ByteOffset)>,
         (source, point): (ReplicaId, RoundPoint),
         cx: &mut Cx<'_>,
@@ -199,7 +196,6 @@ impl Target {
         let round = Round {
             source,
             apart,
-            agreed,
             step: Step::Opening(id),
             staged,
             opened: None,
@@ -273,18 +269,18 @@ impl Target {
             return self.round_failed(replica, AFTER_FAILURE, cx);
         };
         let round = self.round(replica).expect("found above");
-        if opened.position.seq < round.agreed.seq {
+        if opened.position.seq < round.apart.agreed.seq {
             return self.round_failed(replica, AFTER_FAILURE, cx);
         }
         // The source may have gone further than was known: a snapshot on the way comes first.
-        let between = (round.agreed.seq.0 + 1)..opened.position.seq.0;
+        let between = (round.apart.agreed.seq.0 + 1)..opened.position.seq.0;
         let missed = opened.snapshots.iter().filter(|it| between.contains(&it.position.seq.0));
         if let Some(first) = missed.min_by_key(|it| it.position.seq) {
             let at = (round.source, RoundPoint::Snapshot(first.uid));
-            let (apart, agreed, staged) = (round.apart.clone(), round.agreed, round.staged);
+            let (apart, staged) = (round.apart.clone(), round.staged);
             round.opened = Some(opened);
             self.round_failed(replica, Span(0), cx);
-            return self.open_round(replica, apart, agreed, staged, at, cx);
+            return self.open_round(replica, apart, staged, at, cx);
         }
         round.moved = cx.now;
         round.step = Step::Beginning;
@@ -317,7 +313,7 @@ impl Target {
         round.staged = kept;
         if round.apart.has_tail && undo {
             round.step = Step::OwnChanges(ask);
-            let (since, from) = (round.agreed.seq, ByteOffset(0));
+            let (since, from) = (round.apart.agreed.seq, ByteOffset(0));
             return self.tell(replica, ToReplica::OwnChanges { id: ask, since, from }, cx);
         }
         self.begin_copying(replica, cx);
@@ -345,7 +341,7 @@ impl Target {
                 _ => round.own.push(range),
             }
         }
-        let since = round.agreed.seq;
+        let since = round.apart.agreed.seq;
         match next {
             Some(from) => {
                 round.step = Step::OwnChanges(ask);
@@ -364,7 +360,7 @@ impl Target {
         });
         // Also for an empty destination: holes that were made have stamps too, and without them
         // it would be no source for anybody who still has what was there before.
-        let since = round.agreed.seq;
+        let since = round.apart.agreed.seq;
         round.segments = plan(ByteOffset(opened.size.0), since, staged, &round.own);
         round.step = Step::Copying;
         let mark = round.mark().expect("it is opened");

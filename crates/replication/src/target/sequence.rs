@@ -101,7 +101,8 @@ impl Sequence {
 
     /// Entries behind `seq`, as many as a batch may have.
     pub fn batch(&self, seq: Seq, max: usize, max_bytes: u64) -> Vec<Entry> {
-        let mut batch = Vec::new();
+        let behind = usize::try_from(self.last().0.saturating_sub(seq.0)).unwrap_or(max);
+        let mut batch = Vec::with_capacity(behind.min(max));
         let mut bytes = 0;
         let mut next = Seq(seq.0 + 1);
         while let Some(logged) = self.at(next)
@@ -140,6 +141,13 @@ impl Sequence {
 
     pub fn is_flush(&self, seq: Seq) -> bool {
         self.at(seq).is_some_and(|logged| logged.entry.change.is_flushed())
+    }
+
+    /// Entries that ask for durability, above one seq and up to another.
+    pub fn flushes_between(&self, low: Seq, high: Seq) -> u64 {
+        let open = self.entries.iter().rev().skip_while(|logged| logged.entry.seq > high);
+        let open = open.take_while(|logged| logged.entry.seq > low);
+        open.filter(|logged| logged.entry.change.is_flushed()).count() as u64
     }
 
     /// Nobody needs entries up to here.

@@ -7,7 +7,7 @@ use crate::state::Stages;
 use crate::target::peer::{Peer, Stand};
 use crate::target::rounds::Progress;
 use crate::target::{Phase, Target};
-use crate::words::{Moment, Span};
+use crate::words::{Moment, SnapshotUid, Span, VolumeUid};
 
 /// How a replica stands; the names are those of the replica resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,12 @@ pub struct PeerStatus {
     pub lag: ByteLen,
     pub progress: Option<Progress>,
     pub reads: usize,
+    /// Entries that were sent and that it does not hold, and flushes among them or behind that
+    /// are not durable.
+    pub writes: u64,
+    pub syncs: u64,
+    /// Since it was connected.
+    pub up: Option<Span>,
     pub headroom: ByteLen,
     /// It has no space to catch up, or nothing in common: it is to be emptied and come as new.
     pub gives_up: bool,
@@ -83,6 +89,21 @@ impl Target {
         }
     }
 
+    /// The size of the volume behind the last entry.
+    pub fn size(&self) -> ByteLen {
+        self.shared.size
+    }
+
+    /// Volumes that were cloned from a snapshot of this one.
+    pub fn clones(&self) -> &[(SnapshotUid, VolumeUid)] {
+        &self.shared.clones
+    }
+
+    /// Persistent reservations as they were last stored.
+    pub fn reservations(&self) -> &[u8] {
+        &self.shared.reservations
+    }
+
     fn is_following(&self, member: Member) -> bool {
         self.voter(member).is_some_and(|peer| peer.is_in_stream())
     }
@@ -99,6 +120,10 @@ impl Target {
             Stand::Welcoming(it) => (it.position.seq, it.position.seq, it.regressed),
             _ => (peer.held, peer.durable, peer.regressed.is_some()),
         };
+        let sent = match peer.stand {
+            Stand::InStream { sent } => sent,
+            _ => peer.held,
+        };
         let welcomed_at = match &peer.stand {
             Stand::Welcoming(welcome) => Some(welcome.position),
             _ => peer.facts.as_ref().map(|facts| facts.position),
@@ -114,6 +139,9 @@ impl Target {
             lag: ByteLen(self.sequence.bytes_above(peer.held)),
             progress,
             reads: peer.reads,
+            writes: sent.0.saturating_sub(peer.held.0),
+            syncs: self.sequence.flushes_between(peer.durable, sent),
+            up: peer.linked.filter(|_| peer.link.is_some()).map(|linked| now.since(linked)),
             headroom: peer.headroom,
             gives_up: peer.gives_up,
             reason,

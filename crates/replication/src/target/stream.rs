@@ -39,7 +39,8 @@ impl Target {
             ToTarget::Renewed { sent } => peer.renewed = peer.renewed.max(Some(sent)),
             ToTarget::Left { at, reason } => self.left(replica, at, reason, cx),
             ToTarget::ReadDone { id, result } => self.read_done(replica, id, result, cx),
-            ToTarget::Repaired { .. } => {}
+            ToTarget::ExtentsDone { id, result } => self.extents_done(replica, id, result, cx),
+            ToTarget::Repaired { id, ok } => self.repaired(id, ok, cx),
             other => self.about_round(replica, other, cx),
         }
     }
@@ -55,6 +56,7 @@ impl Target {
     ) {
         let any_boot = off!(self, RetractAcks);
         let last = self.sequence.last();
+        self.uncounted = true;
         let peer = self.peers.get_mut(&replica).expect("it was just heard");
         if !peer.is_in_stream() || (peer.boot != boot && !any_boot) {
             return;
@@ -70,15 +72,19 @@ impl Target {
 
     /// How far a quorum has the sequence. The books may go back, what was acknowledged does not.
     pub(super) fn count_books(&mut self) {
-        if !self.is_active() {
+        if !self.is_active() || !std::mem::take(&mut self.uncounted) {
             return;
         }
+        let before = self.sequence.committed;
         let last = self.sequence.last();
         let quorum = self.quorum();
         let held = quorum.reached(|member| Some(self.voter(member)?.held));
         let durable = quorum.reached(|member| Some(self.voter(member)?.durable));
         drop(quorum);
         self.sequence.committed = held.unwrap_or_default().min(last);
+        if self.sequence.committed < before {
+            self.reads.committed_less();
+        }
         self.sequence.acked = self.sequence.acked.max(self.sequence.committed);
         self.sequence.settled = self.sequence.settled.max(durable.unwrap_or_default()).min(last);
         self.forget_settled();

@@ -6,14 +6,14 @@ use replication::message::{
     Refusal, RoundFailure, RoundPoint, ToReplica, ToTarget, Wanted, Welcome,
 };
 use replication::state::{POINTS_MAX, RESERVATIONS_MAX};
-use replication::store::{ChangedRange, Content};
+use replication::store::{ChangedRange, Content, Extent};
 use replication::words::{Boot, Incarnation, Moment, SnapshotUid, VolumeUid};
 
 use super::Rng;
 
 /// How many kinds there are; asking for each makes sure that none is left out.
-pub const TO_REPLICA: u64 = 14;
-pub const TO_TARGET: u64 = 17;
+pub const TO_REPLICA: u64 = 15;
+pub const TO_TARGET: u64 = 19;
 const CHANGES: u64 = 16;
 
 impl Rng {
@@ -138,7 +138,8 @@ impl Rng {
                 snapshot: self.option(Rng::spec),
                 snapshots: self.list(5, Rng::snapshot),
             },
-            _ => ToReplica::AbandonImport,
+            13 => ToReplica::AbandonImport,
+            _ => ToReplica::Extents { id, offset: self.offset(), len: self.len() },
         };
         ForReplica { term: Term(self.any()), body }
     }
@@ -169,6 +170,18 @@ impl Rng {
             size: self.len(),
             snapshot: self.option(Rng::spec),
             snapshots: self.list(5, Rng::snapshot),
+        }
+    }
+
+    fn extent(&mut self) -> Extent {
+        Extent { len: self.len(), has_data: self.chance() }
+    }
+
+    fn read_failure(&mut self) -> ReadFailure {
+        match self.below(3) {
+            0 => ReadFailure::Damaged { offset: self.offset() },
+            1 => ReadFailure::Failed,
+            _ => ReadFailure::Busy,
         }
     }
 
@@ -205,14 +218,7 @@ impl Rng {
                 ToTarget::Left { at: self.any_seq(), reason }
             }
             6 => ToTarget::ReadDone { id, result: Ok(self.block()) },
-            7 => {
-                let failure = match self.below(3) {
-                    0 => ReadFailure::Damaged { offset: self.offset() },
-                    1 => ReadFailure::Failed,
-                    _ => ReadFailure::Busy,
-                };
-                ToTarget::ReadDone { id, result: Err(failure) }
-            }
+            7 => ToTarget::ReadDone { id, result: Err(self.read_failure()) },
             8 => ToTarget::Repaired { id, ok: self.chance() },
             9 => ToTarget::RoundOpened { id, opened: Ok(Box::new(self.opened())) },
             10 => ToTarget::RoundOpened { id, opened: Err(self.failure()) },
@@ -228,7 +234,9 @@ impl Rng {
             }
             15 if self.chance() => ToTarget::Imported { progress },
             15 => ToTarget::Committed { position: self.position() },
-            _ => ToTarget::ImportFailed { reason: self.failure() },
+            16 => ToTarget::ImportFailed { reason: self.failure() },
+            17 => ToTarget::ExtentsDone { id, result: Ok(self.list(20, Rng::extent)) },
+            _ => ToTarget::ExtentsDone { id, result: Err(self.read_failure()) },
         };
         ForTarget { term: Term(self.any()), body }
     }
@@ -238,11 +246,11 @@ impl Rng {
         match self.chance() {
             true => {
                 let kind = self.below(TO_REPLICA);
-                replication::message::encode_to_replica(&self.for_replica(kind))
+                replication::message::encode_to_replica(&self.for_replica(kind)).to_bytes()
             }
             false => {
                 let kind = self.below(TO_TARGET);
-                replication::message::encode_to_target(&self.for_target(kind))
+                replication::message::encode_to_target(&self.for_target(kind)).to_bytes()
             }
         }
     }

@@ -8,7 +8,7 @@ pub const CAUGHT_UP: &str = "catch-up: bytes brought";
 pub const CHANGED: &str = "catch-up: bytes changed";
 
 /// Paths that a thousand seeds have to take, each at least this often.
-pub const REQUIRED: [(&str, u64); 48] = [
+pub const REQUIRED: [(&str, u64); 52] = [
     ("catalog did not answer", 100),
     ("catch-up measured", 500),
     ("copies compared with the sequence", 2_000),
@@ -23,12 +23,16 @@ pub const REQUIRED: [(&str, u64); 48] = [
     ("entry: rollback", 100),
     ("entry: snapshot", 1_000),
     ("entry: stages", 500),
+    ("events taken together by a replica", 10_000),
+    ("events taken together by a target", 10_000),
+    ("extents done", 10_000),
     ("final copies compared", 2_000),
     ("gave up and came back as new", 10),
     ("granule rotted", 200),
     ("group cut broken", 100),
     ("group cut good", 100),
     ("group cut took too long", 20),
+    ("holes told", 10_000),
     ("import failed", 50),
     ("io: no space", 5),
     ("left: damaged", 20),

@@ -102,6 +102,9 @@ pub struct Plan {
     pub stops: Time,
     /// By now everything must be still.
     pub ends: Time,
+    /// Machines take together what came for them, whenever so many microseconds are over; 0: each
+    /// event when it comes.
+    pub turn: u64,
 }
 
 const SEC: u64 = 1_000_000;
@@ -172,6 +175,8 @@ impl Plan {
             heals,
             stops: heals.after(12 * SEC),
             ends: heals.after(30 * SEC),
+            // The last that is drawn: what was drawn before it stays the same.
+            turn: *rng.pick(&[0, 0, 150, 2_000]),
         }
     }
 }

@@ -24,10 +24,10 @@ impl Parcel {
     pub fn pack(&self) -> Frame {
         match self {
             Parcel::ToReplica(message) => {
-                Frame { bytes: encode_to_replica(message), to_replica: true }
+                Frame { bytes: encode_to_replica(message).to_bytes(), to_replica: true }
             }
             Parcel::ToTarget(message) => {
-                Frame { bytes: encode_to_target(message), to_replica: false }
+                Frame { bytes: encode_to_target(message).to_bytes(), to_replica: false }
             }
         }
     }

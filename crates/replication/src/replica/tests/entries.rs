@@ -2,9 +2,9 @@ use block::{ByteLen, ByteOffset, Position, Seq, Term};
 
 use crate::entry::{Change, Checksum, Zeroing};
 use crate::history::Reign;
-use crate::message::{AskId, Leaving, ToReplica, ToTarget};
+use crate::message::{AskId, Leaving, ReadFailure, ToReplica, ToTarget};
 use crate::replica::LinkId;
-use crate::store::{StoreError, StoreOp};
+use crate::store::{Extent, StoreError, StoreOp};
 use crate::words::{Moment, SnapshotUid, Span};
 
 use super::rig::{Rig, SIZE, spec, write};
@@ -30,6 +30,32 @@ fn held_counts_only_over_a_prefix() {
     assert_eq!(rig.acked(), None);
     rig.answer_last();
     assert_eq!(rig.acked(), Some((5, 2)));
+}
+
+/// Protects from an ack for every single entry.
+#[test]
+fn answers_that_came_together_are_one_ack() {
+    let mut rig = Rig::new();
+    rig.reign(1, 5, 1);
+    rig.entries(1, 5, 2, vec![write(0, 1)]);
+    rig.answer();
+    rig.sent.clear();
+    rig.entries(1, 5, 3, (0..20).map(|n| write(n, 1)).collect());
+    rig.answer_together();
+    let acks = rig.sent.iter().filter(|(_, body)| matches!(body, ToTarget::Ack { .. })).count();
+    assert_eq!((acks, rig.acked()), (1, Some((22, 2))));
+}
+
+#[test]
+fn a_failure_among_answers_that_came_together_is_where_it_was() {
+    let mut rig = Rig::new();
+    rig.reign(1, 5, 1);
+    rig.store.refuse = Some((Seq(4), StoreError::NoSpace, false));
+    rig.entries(1, 5, 2, vec![write(0, 1), write(1, 2), write(2, 3), Change::Flush]);
+    rig.answer_together();
+    rig.answer();
+    assert_eq!(left(&rig), Some((4, Leaving::NoSpace)));
+    assert_eq!(rig.acked(), Some((3, 3)));
 }
 
 /// A flush makes durable what was given to the store before it, not what came since.
@@ -271,4 +297,34 @@ fn a_store_with_less_space_gives_less_credit() {
     rig.answer();
     let headroom = rig.replica.credit.headroom();
     assert!(headroom.0 > 0 && headroom.0 <= 1 << 19, "{headroom}");
+}
+
+#[test]
+fn what_is_allocated_is_asked_of_the_store_and_told() {
+    let mut rig = Rig::new();
+    rig.reign(1, 5, 1);
+    rig.entries(1, 5, 2, vec![write(1, 7)]);
+    let ask = |id| ToReplica::Extents { id: AskId(id), offset: ByteOffset(0), len: ByteLen(12288) };
+    rig.say(1, 5, ask(1));
+    rig.answer();
+    let told = |rig: &Rig| {
+        rig.sent.iter().rev().find_map(|(_, body)| match body {
+            ToTarget::ExtentsDone { id, result } => Some((id.0, result.clone())),
+            _ => None,
+        })
+    };
+    let extent = |len, has_data| Extent { len: ByteLen(len), has_data };
+    let found = vec![extent(4096, false), extent(4096, true), extent(4096, false)];
+    assert_eq!(told(&rig), Some((1, Ok(found))));
+    let offset = ByteOffset(4096);
+    for (error, failure) in [
+        (StoreError::Damaged { offset }, ReadFailure::Damaged { offset }),
+        (StoreError::Busy, ReadFailure::Busy),
+        (StoreError::Failed { reason: "no".to_owned() }, ReadFailure::Failed),
+    ] {
+        rig.store.refuse_op = Some((|op| matches!(op, StoreOp::Extents { .. }), error));
+        rig.say(1, 5, ask(2));
+        rig.answer();
+        assert_eq!(told(&rig), Some((2, Err(failure))));
+    }
 }

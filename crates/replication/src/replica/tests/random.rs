@@ -135,7 +135,8 @@ fn run(seed: u64) {
     rig.hello(reign.link, reign.term);
     for _ in 0..STEPS {
         match chance.below(100) {
-            0..60 => answer_one(&mut rig, &mut chance),
+            0..3 => rig.answer_together(),
+            3..60 => answer_one(&mut rig, &mut chance),
             60..75 => send(&mut rig, &mut reign, &mut chance),
             75..82 => ask(&mut rig, &reign, &mut chance),
             82..90 => rig.tick_after(Span::millis(400)),

@@ -89,6 +89,15 @@ impl Rig {
         self.take(out);
     }
 
+    /// Everything that is there is answered at once, in any order.
+    pub fn answer_together(&mut self) {
+        let answers = self.answers.drain(..).rev();
+        let mut events = answers.map(|(tag, result)| Event::Stored { tag, result }).collect();
+        let mut out = Vec::new();
+        self.replica.step_all(self.now, &mut events, &mut out);
+        self.take(out);
+    }
+
     pub fn tick_after(&mut self, span: Span) {
         self.now = self.now + span;
         self.step(Event::Tick);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use block::{ByteLen, ByteOffset, Data, Position, Seq};
 
 use crate::state::{SnapshotEntry, SnapshotSpec};
-use crate::store::{ChangedRange, Content, StoreError, StoreFacts, StoreOp, StoreReply};
+use crate::store::{ChangedRange, Content, Extent, StoreError, StoreFacts, StoreOp, StoreReply};
 
 pub const GRANULE: u64 = 4096;
 pub const GRANULE_LEN: usize = 4096;
@@ -153,6 +153,9 @@ impl Store {
                 now.frozen.retain(|f| f.entry.uid != *snapshot);
             }
             StoreOp::Read { offset, len } => return Ok(read(&now.cells, *offset, *len)),
+            StoreOp::Extents { offset, len } => {
+                return Ok(extents(&now.cells, *offset, *len));
+            }
             StoreOp::ReadSnapshot { snapshot, offset, len } => {
                 return Ok(read(&now.find(*snapshot)?.cells, *offset, *len));
             }
@@ -207,6 +210,18 @@ fn read(cells: &Cells, offset: ByteOffset, len: ByteLen) -> StoreReply {
         bytes.extend(std::iter::repeat_n(byte, GRANULE_LEN));
     }
     StoreReply::Read(Data::copy_of(&bytes))
+}
+
+fn extents(cells: &Cells, offset: ByteOffset, len: ByteLen) -> StoreReply {
+    let mut extents: Vec<Extent> = Vec::new();
+    for no in offset.0 / GRANULE..(offset.0 + len.0) / GRANULE {
+        let has_data = cells.get(&no).is_some_and(|cell| cell.0.is_some());
+        match extents.last_mut() {
+            Some(last) if last.has_data == has_data => last.len.0 += GRANULE,
+            _ => extents.push(Extent { len: ByteLen(GRANULE), has_data }),
+        }
+    }
+    StoreReply::Extents(extents)
 }
 
 fn changed(cells: &Cells, since: Seq, range: std::ops::Range<u64>, max: usize) -> StoreReply {

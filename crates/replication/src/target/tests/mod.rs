@@ -1,4 +1,6 @@
 //! A target against replicas that do as they are told: one rule of the protocol each.
+mod batches;
+mod extents;
 mod stage;
 
 use block::Seq;
@@ -58,6 +60,19 @@ fn a_read_waits_for_what_it_may_have_seen() {
     assert_eq!(stage.answer(11).as_deref(), Some("ok"));
 }
 
+/// Protects from a copy that stays damaged because the first who was asked has other bytes there.
+#[test]
+fn a_repair_goes_on_with_another_copy_if_the_bytes_are_not_the_right_ones() {
+    let mut stage = served(3);
+    stage.fake(1).damaged = Some(false);
+    stage.ask(1, 10, read(0));
+    assert_eq!(stage.answer(10).as_deref(), Some("ok"), "somebody else answered it");
+    assert_eq!(stage.fake(1).damaged, None, "it was repaired");
+    let reads = [stage.fake(2).reads, stage.fake(3).reads];
+    assert_eq!(reads.iter().sum::<usize>(), 3, "two copies for the repair, and the read itself");
+    assert!(reads.iter().all(|reads| *reads > 0));
+}
+
 /// Protects from an old target that still answers reads when a new one serves.
 #[test]
 fn reads_wait_without_the_lease() {
@@ -68,6 +83,33 @@ fn reads_wait_without_the_lease() {
     stage.ask(1, 10, read(0));
     assert_eq!(stage.answer(10), None);
     assert!(stage.target.status(stage.now).waiting_for_lease > 0);
+}
+
+/// Protects from showing what was committed when it was read, and is not any more when the lease
+/// comes back.
+#[test]
+fn a_read_that_waits_for_the_lease_is_judged_again_when_the_books_go_back() {
+    let mut stage = served(3);
+    stage.cut_off(3);
+    stage.ask(1, 10, write(0));
+    stage.fake(1).renews = false;
+    stage.fake(2).renews = false;
+    stage.pass(Span::secs(3));
+    stage.ask(1, 11, read(0));
+    assert_eq!((stage.answer(10).as_deref(), stage.answer(11)), (Some("ok"), None));
+    // It comes back without the write, and takes nothing in.
+    stage.cut_off(2);
+    let back = stage.fake(2);
+    back.position.seq = Seq(back.entries.pop().expect("it had the write").seq.0 - 1);
+    (back.boot, back.mute, back.renews) = (crate::words::Boot(2), true, true);
+    stage.fake(1).renews = true;
+    stage.reconnect(2);
+    stage.pass(Span::secs(1));
+    assert_eq!(stage.answer(11), None, "only one replica has it");
+    stage.fake(2).mute = false;
+    stage.ask(1, 12, write(5));
+    stage.pass(Span::secs(1));
+    assert_eq!(stage.answer(11).as_deref(), Some("ok"));
 }
 
 /// Protects from two that serve at once: the successor waits out what the old one may have.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{ByteLen, ByteOffset, Data, Position, Seq};
 
 use crate::catalog::{CatalogAnswer, CatalogAsk, VolumeObject};
-use crate::client::{ConnectionId, Login, Request, RequestId};
+use crate::client::{ConnectionId, Extent, Login, Request, RequestId};
 use crate::entry::Entry;
 use crate::membership::{Member, Membership, Voters};
-use crate::message::{ForTarget, Refusal, ToReplica, ToTarget, Welcome};
+use crate::message::{ForTarget, ReadFailure, Refusal, ToReplica, ToTarget, Welcome};
 use crate::replica::LinkId;
 use crate::state::{Promise, SharedState};
 use crate::target::{Begin, Config, Event, Output, Stopped, Target};
@@ -31,6 +31,15 @@ pub struct Fake {
     pub silent: bool,
     /// Entries are taken in but not acknowledged.
     pub mute: bool,
+    /// It confirms the lease.
+    pub renews: bool,
+    /// What it says to questions for extents; `None`: that there is nothing.
+    pub extents: Option<Result<Vec<Extent>, ReadFailure>>,
+    /// Its copy is damaged, and bytes for a repair are the right ones only from now on.
+    pub damaged: Option<bool>,
+    pub reads: usize,
+    /// Messages with entries that it got.
+    pub batches: usize,
     pub entries: Vec<Entry>,
     link: Option<LinkId>,
 }
@@ -48,6 +57,11 @@ impl Fake {
             seen: 0,
             silent: false,
             mute: false,
+            renews: true,
+            extents: None,
+            damaged: None,
+            reads: 0,
+            batches: 0,
             entries: Vec::new(),
             link: None,
         }
@@ -93,6 +107,7 @@ impl Fake {
                 vec![ToTarget::Welcome(self.welcome())]
             }
             ToReplica::Entries(entries) => {
+                self.batches += 1;
                 for entry in entries {
                     assert_eq!(entry.seq.0, self.position.seq.0 + 1, "entries come in order");
                     self.position = entry.position(self.promise.term);
@@ -104,10 +119,25 @@ impl Fake {
                 }
                 if self.mute { Vec::new() } else { vec![self.ack()] }
             }
-            ToReplica::Renew { sent, .. } => vec![ToTarget::Renewed { sent }],
+            ToReplica::Renew { sent, .. } if self.renews => vec![ToTarget::Renewed { sent }],
+            ToReplica::Read { id, offset, .. } if self.damaged.is_some() => {
+                vec![ToTarget::ReadDone { id, result: Err(ReadFailure::Damaged { offset }) }]
+            }
+            ToReplica::Repair { id, .. } => {
+                let ok = self.damaged == Some(true);
+                // The next bytes are the right ones.
+                self.damaged = self.damaged.map(|_| true).filter(|_| !ok);
+                vec![ToTarget::Repaired { id, ok }]
+            }
             ToReplica::Read { id, len, .. } => {
+                self.reads += 1;
                 let data = Data::copy_of(&vec![7; usize::try_from(len.0).expect("a short read")]);
                 vec![ToTarget::ReadDone { id, result: Ok(data) }]
+            }
+            ToReplica::Extents { id, len, .. } => {
+                let nothing = || Ok(vec![Extent { len, has_data: false }]);
+                let result = self.extents.clone().unwrap_or_else(nothing);
+                vec![ToTarget::ExtentsDone { id, result }]
             }
             _ => Vec::new(),
         }
@@ -184,6 +214,12 @@ impl Stage {
         self.carry(out);
     }
 
+    pub fn step_all(&mut self, mut events: Vec<Event>) {
+        let mut out = Vec::new();
+        self.target.step_all(self.now, &mut events, &mut out);
+        self.carry(out);
+    }
+
     pub fn pass(&mut self, span: Span) {
         let end = self.now + span;
         while self.now < end {
@@ -211,9 +247,7 @@ impl Stage {
             for output in std::mem::take(&mut out) {
                 self.deliver(output, &mut events);
             }
-            for event in events {
-                self.target.step(self.now, event, &mut out);
-            }
+            self.target.step_all(self.now, &mut events, &mut out);
         }
     }
 
@@ -285,6 +319,19 @@ impl Stage {
     pub fn ask(&mut self, connection: u64, id: u64, request: Request) {
         let (connection, id) = (ConnectionId(connection), RequestId(id));
         self.step(Event::Request { connection, id, request });
+    }
+
+    /// What a replica would say of its books.
+    pub fn ack_of(&self, replica: u64) -> Event {
+        let replica = ReplicaId(replica);
+        let fake = &self.replicas[&replica];
+        let message = ForTarget { term: fake.promise.term, body: fake.ack() };
+        Event::Message { replica, link: fake.link.expect("it is connected"), message }
+    }
+
+    /// The same, to be taken together with others.
+    pub fn request(connection: u64, id: u64, request: Request) -> Event {
+        Event::Request { connection: ConnectionId(connection), id: RequestId(id), request }
     }
 
     pub fn is_serving(&self) -> bool {

@@ -257,7 +257,7 @@ impl Observed {
         request: &Request,
     ) {
         let what = match request {
-            Request::Read { .. } => Asks::Read,
+            Request::Read { .. } | Request::Extents { .. } => Asks::Read,
             Request::Write { offset, data, fua } => {
                 Asks::Write { offset: *offset, checksum: Checksum::of(data), fua: *fua }
             }

@@ -1,5 +1,5 @@
 //! What comes back to the clients.
-use replication::client::{Answer, IoError, LoginError, RequestId};
+use replication::client::{self, Answer, IoError, LoginError, RequestId};
 use replication::words::{ClientId, ConnectionNumber};
 
 use super::session::{Asked, Link, Pending, Role};
@@ -28,6 +28,23 @@ fn tells(error: &IoError) -> (Tells, &'static str) {
         IoError::UnflushedWritesLost => (Tells::Nothing, "answered UnflushedWritesLost"),
         IoError::Stopped => (Tells::Nothing, "answered Stopped"),
     }
+}
+
+/// The parts that are said to have no data, if the answer is one at all.
+fn holes(asked: Extent, told: &[client::Extent]) -> Option<Vec<Extent>> {
+    let differ = told.windows(2).all(|pair| pair[0].has_data != pair[1].has_data);
+    let (mut at, mut holes) = (asked.first, Vec::new());
+    for client::Extent { len, has_data } in told {
+        let count = len.0 / block::LOGICAL_SECTOR;
+        if count == 0 || !len.0.is_multiple_of(block::LOGICAL_SECTOR) {
+            return None;
+        }
+        if !has_data {
+            holes.push(Extent { first: at, count });
+        }
+        at += count;
+    }
+    (differ && (asked.first + 1..=asked.end()).contains(&at)).then_some(holes)
 }
 
 impl Clients {
@@ -105,6 +122,15 @@ impl Clients {
                 content.read(seen, extent.first, &data, sent, now)?;
                 self.read_done(at, extent, &data);
             }
+            (Asked::Extents(extent), Answer::Extents(told)) => {
+                let seen = Seen::Extents { client, sent, answered: now };
+                let holes = holes(extent, &told).ok_or(Violation::WrongAnswer { client })?;
+                for hole in &holes {
+                    content.hole(seen, *hole, sent, now)?;
+                }
+                self.count("extents done");
+                holes.iter().for_each(|_| self.count("holes told"));
+            }
             (Asked::Write { index, fua, .. }, Answer::Done) => {
                 content.ack(now, index);
                 if fua {
@@ -164,7 +190,7 @@ impl Clients {
                 self.sweep_again(volume, extent);
                 Ok(())
             }
-            (Asked::Flush, _) => Ok(()),
+            (Asked::Flush | Asked::Extents(_), _) => Ok(()),
         };
         self.turn_done(at, false);
         let session = &mut self.sessions[at];

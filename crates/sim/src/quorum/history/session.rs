@@ -43,6 +43,7 @@ pub enum Link {
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
     Read(Extent),
+    Extents(Extent),
     Write { extent: Extent, index: WriteIndex, fua: bool },
     Flush,
 }

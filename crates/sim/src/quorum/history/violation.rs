@@ -26,7 +26,17 @@ pub enum Unexplained {
 /// What was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    Read { client: ClientId, sent: u64, answered: u64 },
+    Read {
+        client: ClientId,
+        sent: u64,
+        answered: u64,
+    },
+    /// It was said that there is no data.
+    Extents {
+        client: ClientId,
+        sent: u64,
+        answered: u64,
+    },
     Final,
     Snapshot(SnapshotUid),
 }

@@ -168,6 +168,24 @@ impl Volume {
         Ok(())
     }
 
+    /// There was said to be no data between `start` and `end`: it read as zeros at some moment.
+    pub fn hole(
+        &mut self,
+        seen: Seen,
+        extent: Extent,
+        start: u64,
+        end: u64,
+    ) -> Result<(), Violation> {
+        let mut found = None;
+        for (&sector, register) in self.registers.range_mut(extent.first..extent.end()) {
+            if let Err(why) = register.read(&self.ledger, Value::ZEROS, start, end) {
+                found = Some((sector, why));
+                break;
+            }
+        }
+        found.map_or(Ok(()), |(sector, why)| Err(self.content(seen, sector, why)))
+    }
+
     /// What a replica holds in the end, when nothing is under way. `settled`: clients worked
     /// until then, so that no loss can have gone unnoticed.
     pub fn check_final(&self, now: u64, bytes: &[u8], settled: bool) -> Result<(), Violation> {

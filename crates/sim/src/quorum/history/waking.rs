@@ -170,7 +170,10 @@ impl Clients {
         let fua = if session.rng.chance(1, 3) { Fua::Yes } else { Fua::No };
         let sector = |first| Extent { first, count: 1 };
         let wish = match (&session.role, &mut self.group) {
-            (Role::Mixed(mix), _) => Some(mix.wish(&mut session.rng, sectors)),
+            (Role::Mixed(mix), _) => {
+                let wish = mix.wish(&mut session.rng, sectors);
+                Some(sometimes_extents(self.requests, wish, sectors))
+            }
             (Role::Ordered, Some(group)) => {
                 group.write(volume, value).then_some(Wish::Write(sector(group::COUNTER), fua))
             }
@@ -192,6 +195,10 @@ impl Clients {
             Wish::Read(extent) => {
                 let (offset, len) = bytes(extent);
                 (Asked::Read(extent), Request::Read { offset, len })
+            }
+            Wish::Extents(extent) => {
+                let (offset, len) = bytes(extent);
+                (Asked::Extents(extent), Request::Extents { offset, len })
             }
             Wish::Flush => (Asked::Flush, Request::Flush),
             Wish::Write(extent, fua) => self.write(volume, extent, fua.is_yes()),
@@ -219,6 +226,18 @@ impl Clients {
         let index = self.volumes[volume].content.begin(self.now, extent, Value::ZEROS, fua);
         let (offset, len) = bytes(extent);
         (Asked::Write { extent, index, fua }, Request::Zero { offset, len, how, fua })
+    }
+}
+
+/// Some reads only ask what is allocated, there and behind. Not drawn, so that everything else
+/// that a client wishes stays the same.
+fn sometimes_extents(number: u64, wish: Wish, sectors: u64) -> Wish {
+    match wish {
+        Wish::Read(Extent { first, count }) if number.is_multiple_of(6) => {
+            let count = (count * 8).min(sectors - first);
+            Wish::Extents(Extent { first, count })
+        }
+        wish => wish,
     }
 }
 

@@ -10,6 +10,8 @@ pub const RESERVED: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     Read(Extent),
+    /// Which parts of it are allocated.
+    Extents(Extent),
     Write(Extent, Fua),
     Zero(Extent, Zeroing, Fua),
     Flush,

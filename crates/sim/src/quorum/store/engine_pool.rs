@@ -14,7 +14,7 @@ use replication::state::SnapshotEntry;
 use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
 use replication::words::{SnapshotUid, VolumeUid};
 
-use super::{Answer, Content, Mood, Shape};
+use super::{Answer, Content, Mood, Rotten, Shape};
 use crate::quorum::clients::{Time, VolumeNo};
 use crate::quorum::off::Off;
 use crate::{Budget, CrashDisk, Delivery, Rng};
@@ -303,7 +303,7 @@ impl EnginePool {
     }
 
     /// Finds a sector with what a granule has, and turns a bit of it over.
-    pub fn rot(&mut self, volume: VolumeNo, may: impl Fn(u64) -> bool) -> Option<u64> {
+    pub fn rot(&mut self, volume: VolumeNo, may: impl Fn(u64) -> bool) -> Option<Rotten> {
         let granule_len = self.facts(volume)?.granule.0;
         let content = self.read_all(volume, None).ok()?;
         let granules = content.bytes.len() as u64 / granule_len;
@@ -315,8 +315,22 @@ impl EnginePool {
         }
         let disk = self.pool().disk();
         let place = disk.written_sectors().find(|place| disk.peek(*place, 512) == wanted)?;
-        self.host().pool_mut().disk_mut().flip(place, 1);
-        Some(granule)
+        let len = usize::try_from(granule_len).expect("small");
+        let good = content.bytes[at..at + len].to_vec();
+        let disk = self.host().pool_mut().disk_mut();
+        disk.flip(place, 1);
+        let bad = disk.peek(place, 512);
+        Some(Rotten { granule, good, place, bad })
+    }
+
+    /// Takes the rot back, if it is still there.
+    pub fn restore(&mut self, rot: &Rotten) -> bool {
+        let disk = self.host().pool_mut().disk_mut();
+        let there = disk.peek(rot.place, 512) == rot.bad;
+        if there {
+            disk.flip(rot.place, 1);
+        }
+        there
     }
 
     fn replicas(&self) -> impl Iterator<Item = VolumeInfo> + use<> {

@@ -1,4 +1,5 @@
 //! The pools of a world's nodes: the engine that ships, on a disk that crashes.
+use block::ByteOffset;
 use replication::store::{StoreError, StoreReply, StoreTag};
 use replication::words::Incarnation;
 
@@ -27,6 +28,26 @@ pub struct Shape {
     pub size: u64,
     pub block_size: u64,
     pub incarnation: Incarnation,
+}
+
+/// A granule of a copy of which one sector rotted.
+#[derive(Clone, Debug)]
+pub struct Rotten {
+    pub granule: u64,
+    /// What it held.
+    good: Vec<u8>,
+    /// Where the sector lies, and what it is now.
+    place: ByteOffset,
+    bad: Vec<u8>,
+}
+
+impl Rotten {
+    /// Whether somebody else's copy has the same bytes.
+    pub fn is_in(&self, content: &Content) -> bool {
+        let at = usize::try_from(self.granule).expect("a small volume") * self.good.len();
+        let same = content.bytes.get(at..at + self.good.len()) == Some(&self.good[..]);
+        same && !content.damaged.contains(&self.granule)
+    }
 }
 
 /// The content of a copy, and the granules of it that cannot be read.

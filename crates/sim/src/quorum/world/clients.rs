@@ -1,6 +1,7 @@
 //! Client connections: links too, with late requests of connections that are gone for the client.
 use replication::client::{Command, CommandAnswer, CommandError, ConnectionId, Request, RequestId};
 use replication::target::Event;
+use replication::words::ClientId;
 
 use super::World;
 use super::event::{Heard, RunAt, Said, What};
@@ -16,12 +17,15 @@ pub(super) struct Attached {
     lost_after: Option<Time>,
     /// The client knows that it is gone.
     over: bool,
+    /// Whose it is; a newer one of the same client takes its requests away.
+    client: ClientId,
+    replaced: bool,
 }
 
 impl Attached {
-    /// Both sides have it.
+    /// Both sides have it, and what is asked over it is answered.
     pub fn is_open(&self) -> bool {
-        !self.over && self.lost_after.is_none()
+        !self.over && !self.replaced && self.lost_after.is_none()
     }
 }
 
@@ -56,6 +60,9 @@ impl World {
                     self.push(at, What::ToClient { connection, said });
                     return;
                 };
+                for older in self.attached.values_mut().filter(|it| it.client == login.client) {
+                    older.replaced = true;
+                }
                 let attached = Attached {
                     volume,
                     to,
@@ -63,6 +70,8 @@ impl World {
                     to_client: self.now,
                     lost_after: None,
                     over: false,
+                    client: login.client,
+                    replaced: false,
                 };
                 self.attached.insert(connection, attached);
                 self.carry_to_front_end(connection, Said::Login(login));

@@ -80,6 +80,7 @@ impl World {
     fn wipe(&mut self, node: NodeId, volume: VolumeNo) {
         let gone = self.nodes.get_mut(&node).expect("a node");
         gone.replicas.remove(&volume);
+        gone.for_replicas.remove(&volume);
         gone.pool.remove(volume);
         let theirs: Vec<_> = self
             .links
@@ -219,7 +220,7 @@ impl World {
     /// Another number of replicas.
     pub(super) fn scale(&mut self, volume: VolumeNo) {
         // Where something rotted, enough others must have it.
-        let rotten = self.rotten.iter().any(|(of, _)| *of == volume);
+        let rotten = self.rotten.keys().any(|(of, _)| *of == volume);
         let wanted = *self.rng.pick(&[1, 2, 3, 5]).max(if rotten { &3 } else { &1 });
         let object = self.catalog.objects[&volume].clone();
         let mut desired = object.desired.clone();

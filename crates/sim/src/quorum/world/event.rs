@@ -51,6 +51,8 @@ pub(super) enum What {
     Tick { node: NodeId, boot: Boot },
     Poll { node: NodeId, boot: Boot },
     Restart { node: NodeId },
+    ReplicaTurn { node: NodeId, volume: VolumeNo },
+    TargetTurn { run: RunAt, volume: VolumeNo },
     LinkUp { link: LinkId },
     Arrive { link: LinkId, frame: Frame },
     LinkLost { link: LinkId, side: Side },
@@ -80,6 +82,8 @@ impl What {
         let end = |link: &LinkId, side: Side| links.get(link).map(|link| link.node(side));
         match self {
             What::Tick { node, .. } | What::Poll { node, .. } => Some(*node),
+            What::ReplicaTurn { node, .. } => Some(*node),
+            What::TargetTurn { run, .. } => Some(run.node),
             What::LinkUp { link } => end(link, Side::Target),
             What::Arrive { link, frame } => {
                 end(link, if frame.is_to_replica() { Side::Replica } else { Side::Target })

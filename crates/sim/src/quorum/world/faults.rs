@@ -9,6 +9,7 @@ use super::event::What;
 use super::{World, place_of};
 use crate::quorum::clients::VolumeNo;
 use crate::quorum::plan::Fault;
+use crate::quorum::store::Rotten;
 
 /// What a fault waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,12 +237,14 @@ impl World {
         }
     }
 
-    /// A copy may vanish only while all others are there: more than that is not promised.
+    /// A copy may vanish only while all others are there, and those are a quorum without it: more
+    /// than that is not promised. Where a vote was given up, there are fewer than RF.
     fn may_lose_one(&self, volume: VolumeNo) -> bool {
         let membership = &self.catalog.objects[&volume].membership;
-        let rotten = self.rotten.iter().any(|(of, _)| *of == volume);
+        let rotten = self.rotten.keys().any(|(of, _)| *of == volume);
         let whole = self.is_whole(volume) && !rotten;
-        whole && membership.next.is_none() && membership.voters.members.len() >= 3
+        let voters = &membership.voters;
+        whole && membership.next.is_none() && voters.rf >= 3 && voters.members.len() > voters.cf()
     }
 
     /// No voter has lost its content.
@@ -253,20 +256,59 @@ impl World {
         self.catalog.objects[&volume].membership.everybody().iter().all(there)
     }
 
-    /// Never of the same block on two copies, and only where others vote.
+    /// Never of the same block on two copies, only where others vote, and only where one of them
+    /// has everything that this copy has, durably: what rots on the only copy is gone.
     fn rot(&mut self, node: NodeId, volume: VolumeNo) {
         let object = &self.catalog.objects[&volume];
         let enough = object.membership.voters.rf >= 3 && object.desired.len() >= 3;
-        if !enough || !self.is_whole(volume) {
+        if !enough || !self.is_whole(volume) || !self.has_twin(node, volume) {
             return;
         }
         let rotten = &self.rotten;
         let pool = &mut self.nodes.get_mut(&node).expect("a node").pool;
-        let granule = pool.rot(volume, |granule| !rotten.contains(&(volume, granule)));
-        if let Some(granule) = granule {
-            self.rotten.insert((volume, granule));
+        let rot = pool.rot(volume, |granule| !rotten.contains_key(&(volume, granule)));
+        if let Some(rot) = rot {
+            let granule = rot.granule;
+            self.rotten.insert((volume, granule), (node, rot));
             self.note("granule rotted");
             self.say(|| format!("v{} granule {granule} rots on {node}", volume.0));
+        }
+    }
+
+    fn has_twin(&self, node: NodeId, volume: VolumeNo) -> bool {
+        let copy = |id: NodeId| self.nodes[&id].replicas.get(&volume);
+        let Some(own) = copy(node).map(|replica| replica.position()) else { return false };
+        let voters = &self.catalog.objects[&volume].membership.voters.members;
+        voters.iter().map(|member| place_of(member.replica).0).filter(|other| *other != node).any(
+            |other| {
+                copy(other).is_some_and(|replica| {
+                    replica.position() >= own && replica.durable() >= own.seq
+                })
+            },
+        )
+    }
+
+    /// What rotted had a twin then. That may have gone on into a tail which lost, while this copy
+    /// went back to the end of the history: then nobody else has the bytes any more, and the volume
+    /// could not be had without them. More than one loss at a time is not promised.
+    fn restore_only_copies(&mut self) {
+        for volume in self.volumes() {
+            let rotten = std::mem::take(&mut self.rotten);
+            let of_volume = rotten.iter().filter(|((of, _), _)| *of == volume);
+            let of_volume: Vec<&(NodeId, Rotten)> = of_volume.map(|(_, rot)| rot).collect();
+            let mut contents = Vec::new();
+            for (id, node) in self.nodes.iter_mut().filter(|_| !of_volume.is_empty()) {
+                contents.extend(node.pool.read_all(volume, None).map(|content| (*id, content)));
+            }
+            for (node, rot) in of_volume {
+                let others = contents.iter().filter(|(other, _)| other != node);
+                let is_only = !others.map(|(_, content)| content).any(|it| rot.is_in(it));
+                let pool = &mut self.nodes.get_mut(node).expect("a node").pool;
+                if is_only && pool.restore(rot) {
+                    self.note("rot of an only copy restored");
+                }
+            }
+            self.rotten = rotten;
         }
     }
 
@@ -293,6 +335,7 @@ impl World {
                 *until = (*until).min(self.now);
             }
         }
+        self.restore_only_copies();
         self.say(|| "everything heals".to_owned());
     }
 }

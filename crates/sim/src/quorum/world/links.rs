@@ -178,7 +178,6 @@ impl World {
             }
             Ok(Parcel::ToTarget(message)) => {
                 let replica = replica_id(replica, volume);
-                self.observe_heard(target, volume, replica, &message);
                 let event = replication::target::Event::Message { replica, link: id, message };
                 self.step_run(target, volume, event);
             }

@@ -3,7 +3,7 @@
 //! Machines are stepped by events only, and what they ask for becomes events: nothing happens
 //! inside of something else. Two events at one moment happen in the order in which they were made.
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
 
 use block::{Seq, Term};
 use replication::client::ConnectionId;
@@ -14,6 +14,7 @@ use super::check::{Observed, Traffic};
 use super::clients::{Fact, Time, VolumeFacts, VolumeNo};
 use super::load::Load;
 use super::plan::Plan;
+use super::store::Rotten;
 use super::trace::Trace;
 use crate::Rng;
 use crate::workload::Paths;
@@ -28,6 +29,7 @@ mod group;
 mod links;
 mod nodes;
 mod targets;
+mod turns;
 mod watch;
 
 use catalog::Catalog;
@@ -83,8 +85,8 @@ pub struct World {
     sent: BTreeMap<ReplicaId, (Term, Seq)>,
     /// Nothing bad happens any more.
     healed: bool,
-    /// Granules of which one copy was made to rot: no other copy's may.
-    rotten: BTreeSet<(VolumeNo, u64)>,
+    /// Granules of which one copy was made to rot, and where: no other copy's may.
+    rotten: BTreeMap<(VolumeNo, u64), (NodeId, Rotten)>,
     numbers: u64,
     pub paths: Paths,
     trace: Trace,
@@ -121,7 +123,7 @@ impl World {
             traffic: Traffic::default(),
             sent: BTreeMap::new(),
             healed: false,
-            rotten: BTreeSet::new(),
+            rotten: BTreeMap::new(),
             numbers: 0,
             paths: Paths::default(),
             trace,
@@ -225,6 +227,8 @@ impl World {
             What::Fault { index } => self.fault(index),
             What::Strike { node, trap } => self.strike(node, trap),
             What::DiskHeals { node } => self.disk_heals(node),
+            What::ReplicaTurn { node, volume } => self.replica_turn(node, volume),
+            What::TargetTurn { run, volume } => self.target_turn(run, volume),
             What::Sample => self.sample(),
             What::Group(step) => self.group_step(step),
             What::ClientWake => self.wake_clients(),

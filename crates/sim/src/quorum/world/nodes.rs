@@ -61,6 +61,8 @@ pub(super) struct Node {
     pub boot: Boot,
     powered: Powered,
     pub replicas: BTreeMap<VolumeNo, Replica>,
+    /// What came for them, and waits for their turn.
+    pub for_replicas: BTreeMap<VolumeNo, Vec<Event>>,
     pub targets: BTreeMap<VolumeNo, TargetRun>,
     closing: usize,
     /// When its pool is polled next.
@@ -76,6 +78,7 @@ impl Node {
             boot: Boot(0),
             powered: Powered { kernel: 1, device: u128::from(id.0) },
             replicas: BTreeMap::new(),
+            for_replicas: BTreeMap::new(),
             targets: BTreeMap::new(),
             closing: 0,
             armed: None,
@@ -88,6 +91,11 @@ impl Node {
 
     pub fn is_up(&self) -> bool {
         matches!(self.life, Life::Up | Life::Paused { .. })
+    }
+
+    fn forget_replicas(&mut self) {
+        self.replicas.clear();
+        self.for_replicas.clear();
     }
 
     /// Copies can be made and wiped.
@@ -139,6 +147,7 @@ impl World {
             Ok(mut replica) => {
                 self.plan.off.replica(&mut replica);
                 node.replicas.insert(volume, replica);
+                node.for_replicas.remove(&volume);
                 self.replica_asks(id, volume, out);
             }
             Err(error) => self.fail(format!("replica {id}/{} does not open: {error}", volume.0)),
@@ -162,17 +171,7 @@ impl World {
         }
     }
 
-    pub(super) fn step_replica(&mut self, id: NodeId, volume: VolumeNo, event: Event) {
-        let now = self.now;
-        let node = self.nodes.get_mut(&id).expect("a node");
-        let moment = node.clock.at(now);
-        let Some(replica) = node.replicas.get_mut(&volume) else { return };
-        let mut out = Vec::new();
-        replica.step(moment, event, &mut out);
-        self.replica_asks(id, volume, out);
-    }
-
-    fn replica_asks(&mut self, id: NodeId, volume: VolumeNo, out: Vec<Output>) {
+    pub(super) fn replica_asks(&mut self, id: NodeId, volume: VolumeNo, out: Vec<Output>) {
         for output in out {
             match output {
                 Output::Store { tag, op } => self.store(id, volume, tag, op),
@@ -259,7 +258,7 @@ impl World {
             return false;
         }
         node.life = Life::Down;
-        node.replicas.clear();
+        node.forget_replicas();
         self.say(|| format!("node {id} is killed"));
         self.targets_die(id);
         self.links_of_dead(id);
@@ -314,7 +313,7 @@ impl World {
             return;
         }
         node.life = Life::Down;
-        node.replicas.clear();
+        node.forget_replicas();
         self.note("replicas closed cleanly");
         self.say(|| format!("node {id} is down, cleanly"));
         self.links_of_dead(id);

@@ -11,8 +11,10 @@ use crate::quorum::clients::VolumeNo;
 use crate::quorum::wire::Parcel;
 
 pub(super) struct TargetRun {
-    machine: Target,
+    pub machine: Target,
     pub run: Boot,
+    /// What came for it, and waits for its turn.
+    pub came: Vec<Event>,
     /// What it claimed last.
     pub term: Option<Term>,
 }
@@ -43,35 +45,13 @@ impl World {
         let mut out = Vec::new();
         let mut machine = Target::begin(config, begin, node.moment(now), &mut out);
         self.plan.off.target(&mut machine);
-        node.targets.insert(volume, TargetRun { machine, run, term: None });
+        node.targets.insert(volume, TargetRun { machine, run, came: Vec::new(), term: None });
         self.note(match begin {
             Begin::Granted => "target started under its grant",
             Begin::TakeOver => "takeover",
         });
         self.say(|| format!("v{} target {id}/{} begins: {begin:?}", volume.0, run.0));
         self.target_asks(RunAt { node: id, run }, volume, out);
-    }
-
-    /// Steps the target on a node, if there is one.
-    pub(super) fn step_target(&mut self, id: NodeId, volume: VolumeNo, event: Event) {
-        if let Some(target) = self.nodes[&id].targets.get(&volume) {
-            let run = RunAt { node: id, run: target.run };
-            self.step_run(run, volume, event);
-        }
-    }
-
-    /// Steps one run of a target, if that is still the one.
-    pub(super) fn step_run(&mut self, at: RunAt, volume: VolumeNo, event: Event) {
-        let now = self.now;
-        let node = self.nodes.get_mut(&at.node).expect("a node");
-        let moment = node.moment(now);
-        let Some(target) = node.targets.get_mut(&volume).filter(|target| target.run == at.run)
-        else {
-            return;
-        };
-        let mut out = Vec::new();
-        target.machine.step(moment, event, &mut out);
-        self.target_asks(at, volume, out);
     }
 
     pub(super) fn is_running(&self, at: RunAt, volume: VolumeNo) -> bool {
@@ -87,7 +67,7 @@ impl World {
         runs.collect()
     }
 
-    fn target_asks(&mut self, at: RunAt, volume: VolumeNo, out: Vec<Output>) {
+    pub(super) fn target_asks(&mut self, at: RunAt, volume: VolumeNo, out: Vec<Output>) {
         for output in out {
             match output {
                 Output::Catalog(ask) => {

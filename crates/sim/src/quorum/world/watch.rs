@@ -6,7 +6,6 @@ use replication::message::{ForReplica, ForTarget, Leaving, Refusal, ToReplica, T
 use replication::state::ReplicaState;
 use replication::words::{Grant, NodeId, ReplicaId};
 
-use super::event::RunAt;
 use super::{World, replica_id};
 use crate::quorum::check::Replied;
 use crate::quorum::clients::{Time, VolumeNo};
@@ -44,6 +43,7 @@ impl World {
             ToReplica::Hello(_) => "sent: hello",
             ToReplica::Renew { .. } => "sent: renew",
             ToReplica::Read { .. } => "sent: read",
+            ToReplica::Extents { .. } => "sent: extents",
             ToReplica::Repair { .. } => "sent: repair",
             ToReplica::Recovered => "sent: recovered",
             ToReplica::OpenRound { .. } => "sent: open round",
@@ -149,21 +149,6 @@ impl World {
         self.note(path);
     }
 
-    /// A target hears a welcome: from here on only what this run of the replica holds counts. While
-    /// answers are held back for a group, what was committed before is answered later.
-    pub(super) fn observe_heard(
-        &mut self,
-        at: RunAt,
-        volume: VolumeNo,
-        replica: ReplicaId,
-        message: &ForTarget,
-    ) {
-        let ToTarget::Welcome(welcome) = &message.body else { return };
-        if self.is_running(at, volume) && !self.plan.has_groups() {
-            self.observed.welcomed(volume, message.term, replica, welcome.boot);
-        }
-    }
-
     /// Where a copy is after its pool was polled.
     pub(super) fn observe_store(&mut self, id: NodeId, volume: VolumeNo) {
         let (pool, boot) = (&self.nodes[&id].pool, self.nodes[&id].boot);
@@ -212,7 +197,7 @@ impl World {
         result: &Result<Answer, IoError>,
     ) {
         let replied = match result {
-            Ok(Answer::Read(_)) => Replied::Data,
+            Ok(Answer::Read(_) | Answer::Extents(_)) => Replied::Data,
             Ok(Answer::Done) => Replied::Done,
             Err(error) => {
                 self.note_io_error(error);

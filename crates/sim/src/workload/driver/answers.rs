@@ -8,6 +8,7 @@ use super::super::changed::Query;
 use super::super::content::Content;
 use super::super::history::{SECTOR, View, content};
 use super::Driver;
+use super::extents::Range;
 
 /// What an answer is to.
 pub(super) enum Asked {
@@ -17,6 +18,8 @@ pub(super) enum Asked {
     Read(View),
     ReadSnapshot(Frozen),
     Changed(Query),
+    Extents(Range, View),
+    FrozenExtents(Range, Frozen),
 }
 
 /// A read of a snapshot: there is one right answer.
@@ -43,6 +46,10 @@ impl Driver {
                 Asked::Read(view) => self.compare(&view, result),
                 Asked::ReadSnapshot(frozen) => self.compare_frozen(&frozen, result),
                 Asked::Changed(query) => self.compare_changes(query, result),
+                Asked::Extents(range, view) => self.compare_extents(range, &view, result),
+                Asked::FrozenExtents(range, frozen) => {
+                    self.compare_frozen_extents(range, &frozen, result);
+                }
             }
         }
     }
@@ -193,7 +200,7 @@ impl Driver {
     }
 
     /// A snapshot may be deleted under a question; there is no other reason not to answer it.
-    fn explain(&mut self, snapshots: &[SnapshotId], error: OpError) {
+    pub(super) fn explain(&mut self, snapshots: &[SnapshotId], error: OpError) {
         let live = self.history.live_snapshots();
         match error {
             OpError::Busy => {}

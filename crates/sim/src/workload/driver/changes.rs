@@ -192,6 +192,7 @@ impl Driver {
         let view = self.history.view(volume, first, count);
         let (offset, len) = (ByteOffset(first * SECTOR), ByteLen(count * SECTOR));
         self.ask(Op::Read { volume, offset, len }, Asked::Read(view));
+        self.extents_beside(volume, first, count);
     }
 }
 

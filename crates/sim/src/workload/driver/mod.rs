@@ -2,6 +2,7 @@
 mod answers;
 mod changes;
 mod deltas;
+mod extents;
 mod imports;
 mod queries;
 mod refused;

@@ -41,6 +41,8 @@ impl Driver {
             Op::Write { volume: NOBODY, position, offset: START, data },
             Op::Read { volume, offset: end, len: one },
             Op::Read { volume, offset: START, len: ByteLen(0) },
+            Op::Extents { of: Subject::Volume(volume), offset: end, len: one },
+            Op::Extents { of: Subject::Volume(NOBODY), offset: START, len: one },
             Op::Read { volume, offset: ByteOffset(u64::MAX - 511), len: ByteLen(1024) },
             Op::Grow { volume, position: Some(position), size: ByteLen(SECTOR / 2) },
         ];
@@ -158,6 +160,7 @@ fn about_unknown(gone: SnapshotId, volume: VolumeId, position: Position) -> Vec<
         Op::Rollback { volume, position, to: snapshot, force: true },
         Op::Changed { snapshot, since, from: START, to: None, max: 1, runs: Runs::Joined },
         Op::Usage { of: Subject::Snapshot(snapshot) },
+        Op::Extents { of: Subject::Snapshot(snapshot), offset: START, len: ByteLen(512) },
     ];
     ops.into_iter().map(|op| (op, UNKNOWN)).collect()
 }

@@ -170,6 +170,7 @@ impl Driver {
         let (offset, len) = (ByteOffset(first * SECTOR), ByteLen(count * SECTOR));
         let op = Op::ReadSnapshot { snapshot, offset, len };
         self.ask(op, Asked::ReadSnapshot(Frozen { snapshot, first, content }));
+        self.frozen_extents_beside(snapshot, first, count);
     }
 
     /// Counts writes into holes that were made after the newest snapshot, which has blocks there:

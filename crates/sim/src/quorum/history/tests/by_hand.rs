@@ -250,3 +250,20 @@ fn a_rollback_takes_what_is_written_elsewhere_while_it_waits() {
     assert_eq!(volume.check_final(100, &whole(0), true), Ok(()));
     assert_eq!(volume.check_final(100, &whole(1), true), Ok(()));
 }
+
+/// Protects from a copy that leaves out what was written, because there was said to be no data.
+#[test]
+fn what_is_said_to_be_a_hole_is_zeros() {
+    let mut story = Story::new();
+    let seen = Seen::Final;
+    let hole = |story: &mut Story, start, end| why(story.volume.hole(seen, SECTOR, start, end));
+    let both = Extent { first: 0, count: 2 };
+    assert_eq!(hole(&mut story, 1, 12), None, "the write was under way");
+    assert_eq!(hole(&mut story, 30, 40), Some(Unexplained::Zeros { newer: Value(1) }));
+    assert!(story.volume.hole(seen, both, 30, 40).is_err());
+    story.zero(50, 60);
+    assert_eq!(hole(&mut story, 70, 80), None);
+    story.write(2, 100);
+    story.ack(2, 110);
+    assert!(hole(&mut story, 120, 130).is_some());
+}

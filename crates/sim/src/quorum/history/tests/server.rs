@@ -1,8 +1,8 @@
 //! A server of one volume that is right because it is simple, unless it is told to be wrong.
 use std::collections::{BTreeMap, VecDeque};
 
-use block::Data;
-use replication::client::{Answer, IoError, LoginError, Request};
+use block::{ByteLen, Data};
+use replication::client::{Answer, Extent, IoError, LoginError, Request};
 use replication::words::{ClientId, ConnectionNumber, StageNumber};
 
 use crate::Rng;
@@ -124,6 +124,7 @@ impl Server {
         let lost = self.is(Quirk::LosesWrites) && self.rng.chance(1, 50);
         let fua = match request {
             Request::Read { offset, len } => return Ok(self.read(offset.0, len.0)),
+            Request::Extents { offset, len } => return Ok(self.extents(offset.0, len.0)),
             Request::Write { offset, data, fua } => {
                 if !lost {
                     self.put(place(offset.0), data);
@@ -161,6 +162,21 @@ impl Server {
         let stale = self.is(Quirk::StaleReads) && self.rng.chance(1, 10);
         let content = self.older.front().filter(|_| stale).unwrap_or(&self.content);
         Answer::Read(Data::copy_of(&content[range]))
+    }
+
+    /// Sector by sector, and not always to the end.
+    fn extents(&mut self, offset: u64, len: u64) -> Answer {
+        let Answer::Read(data) = self.read(offset, len) else { unreachable!("a read has data") };
+        let sectors = 1 + self.rng.index(data.len() / 512);
+        let mut extents: Vec<Extent> = Vec::new();
+        for sector in data.chunks_exact(512).take(sectors) {
+            let has_data = sector.iter().any(|byte| *byte != 0);
+            match extents.last_mut() {
+                Some(last) if last.has_data == has_data => last.len.0 += 512,
+                _ => extents.push(Extent { len: ByteLen(512), has_data }),
+            }
+        }
+        Answer::Extents(extents)
     }
 
     fn flush(&mut self) {
