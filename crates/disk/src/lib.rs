@@ -30,6 +30,8 @@ mod target;
 mod tests;
 mod threads;
 
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use block::{Buf, Completion, Disk, Geometry, Io, IoId, Wait};
@@ -57,6 +59,15 @@ impl FileDisk {
         match self.0 {
             Driver::Ring(_) => "io_uring",
             Driver::Threads(_) => "threads",
+        }
+    }
+
+    /// What an event loop watches, for edges: it rings when a completion can be had. It may ring
+    /// without need, and stays readable; it never fails to ring.
+    pub fn bell(&mut self) -> io::Result<BorrowedFd<'_>> {
+        match &mut self.0 {
+            Driver::Ring(disk) => disk.bell(),
+            Driver::Threads(disk) => Ok(disk.bell()),
         }
     }
 }

@@ -7,17 +7,21 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::{Buf, ByteLen, Completion, Disk, Geometry, Io, IoId, Wait};
 use io_uring::types::{Fd, Fixed, FsyncFlags};
 use io_uring::{opcode, squeue};
+use rustix::event::EventfdFlags;
 
 use crate::arena::Arena;
 use crate::flight::{Flight, Next};
 use crate::lock;
 use crate::target::{Kind, Target};
+pub(crate) use discard::RING_ONCE;
+
 use discard::Discarder;
 use setup::{Delivery, Uring};
 use slots::{Slot, Slots};
@@ -54,6 +58,7 @@ pub(crate) struct RingDisk {
     finished: VecDeque<Completion>,
     discarder: Option<Discarder>,
     bell_watched: bool,
+    bell: Option<OwnedFd>,
 }
 
 /// What came of entering the kernel.
@@ -107,7 +112,21 @@ impl RingDisk {
             finished: VecDeque::new(),
             discarder,
             bell_watched: false,
+            bell: None,
         })
+    }
+
+    /// Rung by the kernel for every result, and for work that leads to results once the ring is
+    /// entered. The ring's own descriptor is not: while nobody enters the ring, it wakes nobody.
+    /// Made when somebody wants it, since ringing costs.
+    pub(crate) fn bell(&mut self) -> io::Result<BorrowedFd<'_>> {
+        if self.bell.is_none() {
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let bell = rustix::event::eventfd(0, flags)?;
+            self.uring.ring_for_results(&bell)?;
+            self.bell = Some(bell);
+        }
+        Ok(self.bell.as_ref().expect("it was just made").as_fd())
     }
 
     fn outstanding(&self) -> usize {
@@ -207,6 +226,9 @@ impl RingDisk {
         self.uring =
             Uring::new(&self.target.file, self.depth, &self.delivery, self.arena.as_deref())
                 .expect("a system that allowed one ring allows another");
+        if let Some(bell) = &self.bell {
+            self.uring.ring_for_results(bell).expect("a ring that was just made takes a bell");
+        }
         self.pushed = 0;
         self.bell_watched = false;
         self.again.clear();

@@ -2,15 +2,18 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use block::{Completion, Disk, Geometry, Io, IoId, Wait};
+use rustix::event::EventfdFlags;
 
 use crate::blocking::perform;
 use crate::flight::Flight;
 use crate::lock;
+use crate::ring::RING_ONCE;
 use crate::target::{Kind, Target};
 
 const WORKERS: usize = 8;
@@ -36,6 +39,8 @@ struct Shared {
     work_came: Condvar,
     done: Mutex<Vec<Completion>>,
     done_came: Condvar,
+    /// Rung for every completion, for owners who watch several things at once.
+    bell: OwnedFd,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +56,7 @@ fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl ThreadDisk {
     pub(crate) fn new(target: Target) -> io::Result<ThreadDisk> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         let shared = Arc::new(Shared {
             file: Arc::clone(&target.file),
             kind: target.kind,
@@ -59,6 +65,7 @@ impl ThreadDisk {
             work_came: Condvar::new(),
             done: Mutex::default(),
             done_came: Condvar::new(),
+            bell: rustix::event::eventfd(0, flags)?,
         });
         let mut disk = ThreadDisk {
             target,
@@ -77,6 +84,10 @@ impl ThreadDisk {
             disk.workers.push(worker);
         }
         Ok(disk)
+    }
+
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
     }
 
     fn take(&mut self, done: &mut Vec<Completion>) {
@@ -113,6 +124,7 @@ impl Disk for ThreadDisk {
 
     fn complete(&mut self) -> Option<Completion> {
         if self.finished.is_empty() && self.outstanding > 0 {
+            self.shared.silence();
             let shared = Arc::clone(&self.shared);
             self.take(&mut guard(&shared.done));
         }
@@ -164,7 +176,14 @@ impl Shared {
             let completion = perform(&self.file, self.kind, self.sector_len, flight);
             guard(&self.done).push(completion);
             self.done_came.notify_one();
+            // Only a full counter refuses, and that rings as well.
+            let _ = rustix::io::write(&self.bell, &RING_ONCE);
         }
+    }
+
+    /// Before completions are taken: whatever rings later is seen later.
+    fn silence(&self) {
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
     fn next(&self) -> Option<Flight> {

@@ -14,7 +14,7 @@ use crate::flight::Flight;
 use crate::target::Target;
 
 #[expect(clippy::host_endian_bytes, reason = "the kernel of this host reads it")]
-const RING_ONCE: [u8; 8] = 1u64.to_ne_bytes();
+pub(crate) const RING_ONCE: [u8; 8] = 1u64.to_ne_bytes();
 
 /// A thread that trims, one range after the other.
 #[derive(Debug)]

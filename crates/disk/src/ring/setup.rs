@@ -1,7 +1,7 @@
 //! Makes a ring, as modern as the kernel has it, and enters it.
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use crate::arena::Arena;
@@ -59,6 +59,10 @@ impl Uring {
             }
         }
         Err(refusal)
+    }
+
+    pub(super) fn ring_for_results(&self, bell: &OwnedFd) -> io::Result<()> {
+        self.ring.submitter().register_eventfd(bell.as_raw_fd())
     }
 
     pub(super) fn entries(&self) -> usize {

@@ -245,3 +245,29 @@ fn an_idle_disk_may_change_its_thread() {
         assert!(poll(&mut disk).result.is_ok());
     });
 }
+
+/// Protects from an owner that sleeps while its completions are there: the bell rings for each
+/// batch, on both backends.
+#[test]
+fn the_bell_rings_when_something_is_done() {
+    on_a_file(MIB, |_, mut disk| {
+        for round in 0..20 {
+            disk.submit(IoId(round), write(4096 * round, byte(round), 4096));
+            disk.kick();
+            let mut done = 0;
+            while done == 0 {
+                let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+                    disk.bell().unwrap(),
+                    rustix::event::PollFlags::IN,
+                )];
+                let second = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
+                let rang = rustix::event::poll(&mut fds, Some(&second)).unwrap();
+                assert_eq!(rang, 1, "a write of round {round} was never announced");
+                while let Some(completion) = disk.complete() {
+                    assert_eq!(completion.id, IoId(round));
+                    done += 1;
+                }
+            }
+        }
+    });
+}
