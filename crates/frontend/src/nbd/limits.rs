@@ -1,0 +1,26 @@
+//! Every bound of a connection, with its reason.
+
+/// Of one read or write. The protocol asks servers to take this much, and clients not to send more
+/// unless they are told that they may.
+pub const PAYLOAD_MAX: u32 = 32 << 20;
+
+/// Data of one option. The longest that makes sense is a name and some queries, of 4 KiB each.
+pub const OPTION_MAX: u32 = 64 << 10;
+
+/// Names and messages, by the protocol.
+pub const STRING_MAX: usize = 4096;
+
+/// Questions that one connection has under way. The kernel's client sends 128 at a time unless told
+/// otherwise.
+pub const REQUESTS_MAX: usize = 256;
+
+/// Bytes read and written by the questions under way: two of the largest.
+pub const PAYLOAD_UNDER_WAY_MAX: u64 = 2 * PAYLOAD_MAX as u64;
+
+/// What an owner may still bring after it was told that no bytes are wanted, because its reads were
+/// already on their way. More is a client that is not held back, and memory without a bound.
+pub const UNWANTED_MAX: usize = 256 << 10;
+
+/// Extents of one status reply. The protocol warns of more than 2^20; a client asks on from where a
+/// reply ends.
+pub const EXTENTS_MAX: usize = 1 << 16;

@@ -1,0 +1,10 @@
+mod client;
+mod commands;
+mod contexts;
+mod cuts;
+mod ending;
+mod hostile;
+mod opening;
+mod options;
+mod pressure;
+mod replies;
