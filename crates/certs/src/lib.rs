@@ -1,0 +1,33 @@
+//! Who is who in a site, and connections between those who can prove it.
+//!
+//! A site has one small authority of its own ([`Authority`]). Whoever takes part in the site has a folder
+//! with three files ([`Identity`]): the authority's certificate, its own, and its key. Every connection
+//! is TLS 1.3, and both sides show a certificate of that authority; what a certificate says of its owner is
+//! one [`Name`], such as `node-3`. Addresses prove nothing.
+//!
+//! [`tls`] has the configurations for any protocol, [`listen`] and [`channel`] the two ends of gRPC.
+#![forbid(unsafe_code)]
+
+mod authority;
+mod errors;
+mod files;
+mod grpc;
+mod identity;
+mod inspect;
+mod name;
+mod provider;
+#[cfg(test)]
+mod scratch;
+mod survey;
+pub mod tls;
+
+pub use authority::{Authority, Issued, Validity};
+pub use errors::{IssueError, LoadError, NameError, PeerError, WriteError};
+pub use grpc::{Caller, ConnectError, Connection, Incoming, ListenError, Refused, channel, listen};
+pub use identity::Identity;
+pub use inspect::{Date, Subject, inspect};
+pub use name::Name;
+pub use survey::{Surveyed, survey};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! TLS between participants of a site, for whatever protocol they speak.
+//!
+//! TLS 1.3 only; both sides show a certificate and verify the other's against the site's authority.
+//! Nothing is resumed: every connection is verified anew, so that a certificate that expired is out.
+use std::sync::Arc;
+
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::pki_types::ServerName;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, CommonState, ServerConfig};
+
+use crate::errors::PeerError;
+use crate::identity::Identity;
+use crate::inspect::name_of;
+use crate::name::Name;
+use crate::provider::provider;
+
+/// What is spoken inside; told in the handshake, so that a caller at the wrong door is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Grpc,
+    /// Between targets and replicas.
+    Peer,
+}
+
+impl Protocol {
+    fn alpn(self) -> Vec<u8> {
+        match self {
+            Protocol::Grpc => b"h2".into(),
+            Protocol::Peer => b"pollux-peer/1".into(),
+        }
+    }
+}
+
+pub fn server(identity: &Identity, protocol: Protocol) -> Arc<ServerConfig> {
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(identity.authorities.clone(), provider())
+            .build()
+            .expect("an identity has an authority");
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .expect("the provider has suites for TLS 1.3")
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(identity.own.clone())));
+    config.alpn_protocols = vec![protocol.alpn()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Arc::new(config)
+}
+
+pub fn client(identity: &Identity, protocol: Protocol) -> Arc<ClientConfig> {
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(identity.authorities.clone(), provider())
+            .build()
+            .expect("an identity has an authority");
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .expect("the provider has suites for TLS 1.3")
+        .with_webpki_verifier(verifier)
+        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity.own.clone())));
+    config.alpn_protocols = vec![protocol.alpn()];
+    config.resumption = Resumption::disabled();
+    Arc::new(config)
+}
+
+/// Whom a client wants to reach: the participant, wherever it is.
+pub fn server_name(name: &Name) -> ServerName<'static> {
+    ServerName::try_from(name.dns()).expect("a name is a label of DNS")
+}
+
+/// Who is at the other end of a connection whose handshake is finished.
+pub fn peer_name(connection: &CommonState) -> Result<Name, PeerError> {
+    let certificates = connection.peer_certificates().unwrap_or_default();
+    name_of(certificates.first().ok_or(PeerError::NoCertificate)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Whether what a client wants to store makes sense: by itself, and after what is there.
+//!
+//! The catalog cannot know whether a membership is wise. It refuses what would be believed by everybody
+//! and can only be a mistake.
+mod node;
+mod quorum;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+use proto::v1::swap_request::Change;
+use proto::v1::{Key, Kind, object::Body};
+use thiserror::Error;
+
+use crate::catalog::limits::NAME_LEN_MAX;
+
+/// A field that must not be so.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field}: {problem}")]
+pub struct Wrong {
+    pub field: String,
+    pub problem: String,
+}
+
+type Checked = Result<(), Wrong>;
+
+fn wrong<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, Wrong> {
+    Err(Wrong { field: field.into(), problem: problem.into() })
+}
+
+fn ensure(holds: bool, field: &str, problem: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { wrong(field, problem()) }
+}
+
+/// The kind and name that a request speaks of.
+pub fn key(key: Option<Key>) -> Result<(Kind, String), Wrong> {
+    let Some(key) = key else { return wrong("key", "it is missing") };
+    let kind = kind("key.kind", key.kind)?;
+    name("key.name", &key.name)?;
+    Ok((kind, key.name))
+}
+
+pub fn kind(field: &str, number: i32) -> Result<Kind, Wrong> {
+    match Kind::try_from(number) {
+        Ok(kind @ (Kind::Volume | Kind::Node)) => Ok(kind),
+        Ok(Kind::Unspecified) => wrong(field, "it is missing"),
+        Err(_) => wrong(field, format!("{number} is unknown to this catalog: is it older?")),
+    }
+}
+
+pub fn name(field: &str, name: &str) -> Checked {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let fits = (1..=NAME_LEN_MAX).contains(&name.len())
+        && name.bytes().all(|byte| plain(byte) || byte == b'.' || byte == b'-')
+        && name.bytes().next().is_some_and(plain);
+    ensure(fits, field, || {
+        let shown: String = name.chars().take(NAME_LEN_MAX).collect();
+        format!(
+            "{shown:?} is no name: use 1 to {NAME_LEN_MAX} of a-z, 0-9, '.' and '-', beginning with a \
+             letter or a digit"
+        )
+    })
+}
+
+/// A change by itself, without looking at what is there.
+pub fn change(kind: Kind, name: &str, expected: u64, change: &Change) -> Checked {
+    match (kind, change) {
+        (Kind::Volume, Change::Volume(volume)) => volume::check(name, volume),
+        (Kind::Node, Change::Node(node)) => node::check(name, node),
+        (_, Change::Delete(_)) => ensure(expected > 0, "expected_version", || {
+            "what is deleted exists, so it has a version".into()
+        }),
+        (kind, Change::Volume(_)) => {
+            wrong("volume", format!("the key says {}", kind.as_str_name()))
+        }
+        (kind, Change::Node(_)) => wrong("node", format!("the key says {}", kind.as_str_name())),
+    }
+}
+
+/// A body in the place of an older one of the same kind.
+pub fn step(old: &Body, new: &Body) -> Checked {
+    match (old, new) {
+        (Body::Volume(old), Body::Volume(new)) => volume::step(old, new),
+        (Body::Node(old), Body::Node(new)) => node::step(old, new),
+        (Body::Volume(_), Body::Node(_)) => wrong("node", "there is a volume"),
+        (Body::Node(_), Body::Volume(_)) => wrong("volume", "there is a node"),
+    }
+}
+
+fn len(field: &str, what: &str, len: usize, max: usize) -> Checked {
+    ensure(len <= max, field, || format!("{len} {what} are more than {max}"))
+}

@@ -1,0 +1,115 @@
+//! Volumes.
+use proto::v1::{Chap, Place, Volume};
+use replication::constants::VOLUME_MAX;
+
+use crate::catalog::check::{Checked, ensure, len, name, quorum, wrong};
+use crate::catalog::limits::{
+    BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, HOLD_DEADLINE_MAX, INITIATOR_LEN_MAX, INITIATORS_MAX,
+    PLACES_MAX, SECRET_LEN, SIZE_UNIT, USER_LEN_MAX, WORKERS_MAX,
+};
+
+pub fn check(key: &str, volume: &Volume) -> Checked {
+    ensure(volume.uid.len() == 16, "volume.uid", || "it has 16 bytes".into())?;
+    ensure(volume.uid.iter().any(|byte| *byte != 0), "volume.uid", || "it is all zeros".into())?;
+    ensure(volume.name == key, "volume.name", || format!("the key says {key}"))?;
+    geometry(volume)?;
+    compression(&volume.compression)?;
+    places(&volume.places)?;
+    quorum::check(volume)?;
+    initiators(&volume.allowed_initiators)?;
+    if let Some(chap) = &volume.chap {
+        credentials(chap)?;
+    }
+    let deadline_max = u64::try_from(HOLD_DEADLINE_MAX.as_millis()).unwrap_or(u64::MAX);
+    ensure(volume.hold_deadline_ms <= deadline_max, "volume.hold_deadline_ms", || {
+        format!("it is more than a day ({deadline_max})")
+    })?;
+    ensure(volume.zvol_workers <= WORKERS_MAX, "volume.zvol_workers", || {
+        format!("it is more than {WORKERS_MAX}")
+    })
+}
+
+pub fn step(old: &Volume, new: &Volume) -> Checked {
+    ensure(old.uid == new.uid, "volume.uid", || {
+        "it stays the same; another volume needs the first one deleted".into()
+    })?;
+    ensure(old.block_size == new.block_size, "volume.block_size", || {
+        format!("it is fixed at {}", old.block_size)
+    })?;
+    quorum::step(old, new)
+}
+
+fn geometry(volume: &Volume) -> Checked {
+    let block = volume.block_size;
+    let fits = block.is_power_of_two() && (BLOCK_SIZE_MIN..=BLOCK_SIZE_MAX).contains(&block);
+    ensure(fits, "volume.block_size", || {
+        format!("{block} is no power of two from {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX}")
+    })?;
+    let unit = SIZE_UNIT.max(block.into());
+    let fits = volume.size > 0 && volume.size <= VOLUME_MAX && volume.size.is_multiple_of(unit);
+    ensure(fits, "volume.size", || {
+        format!("{} is no multiple of {unit} from {unit} to {VOLUME_MAX}", volume.size)
+    })
+}
+
+fn compression(word: &str) -> Checked {
+    let gzip = |level: &str| level.len() == 1 && ("1"..="9").contains(&level);
+    let known = matches!(word, "off" | "on" | "lz4" | "gzip" | "zle" | "lzjb")
+        || word.strip_prefix("gzip-").is_some_and(gzip);
+    ensure(known, "volume.compression", || {
+        "use off, on, lz4, gzip, gzip-1 to gzip-9, zle or lzjb".into()
+    })
+}
+
+fn places(places: &[Place]) -> Checked {
+    len("volume.places", "places", places.len(), PLACES_MAX)?;
+    for (at, place) in places.iter().enumerate() {
+        let field = |name: &str| format!("volume.places[{at}].{name}");
+        ensure(place.replica > 0, &field("replica"), || "replicas are numbered from 1".into())?;
+        ensure(place.node > 0, &field("node"), || "nodes are numbered from 1".into())?;
+        name(&field("pool"), &place.pool)?;
+        let earlier = &places[..at];
+        if earlier.iter().any(|other| other.replica == place.replica) {
+            return wrong(field("replica"), format!("{} is there twice", place.replica));
+        }
+        if earlier.iter().any(|other| other.node == place.node && other.pool == place.pool) {
+            let problem = format!("node {} and this pool are there twice", place.node);
+            return wrong(field("pool"), problem);
+        }
+    }
+    Ok(())
+}
+
+fn initiators(names: &[String]) -> Checked {
+    len("volume.allowed_initiators", "initiators", names.len(), INITIATORS_MAX)?;
+    for (at, name) in names.iter().enumerate() {
+        let fits = (1..=INITIATOR_LEN_MAX).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_graphic());
+        ensure(fits, &format!("volume.allowed_initiators[{at}]"), || {
+            format!("it has 1 to {INITIATOR_LEN_MAX} printable characters, and no space")
+        })?;
+    }
+    Ok(())
+}
+
+fn credentials(chap: &Chap) -> Checked {
+    pair("volume.chap.user", &chap.user, "volume.chap.secret", &chap.secret)?;
+    if chap.mutual_user.is_empty() && chap.mutual_secret.is_empty() {
+        return Ok(());
+    }
+    let (user, secret) = (&chap.mutual_user, &chap.mutual_secret);
+    pair("volume.chap.mutual_user", user, "volume.chap.mutual_secret", secret)?;
+    // One secret for both ways lets a target be answered with its own words.
+    ensure(chap.secret != chap.mutual_secret, "volume.chap.mutual_secret", || {
+        "it is the same as the other secret".into()
+    })
+}
+
+fn pair(user_field: &str, user: &str, secret_field: &str, secret: &str) -> Checked {
+    let fits = (1..=USER_LEN_MAX).contains(&user.len()) && !user.contains(char::is_control);
+    ensure(fits, user_field, || format!("it has 1 to {USER_LEN_MAX} bytes of text"))?;
+    let fits = SECRET_LEN.contains(&secret.len()) && !secret.contains(char::is_control);
+    ensure(fits, secret_field, || {
+        format!("it has {} to {} bytes of text", SECRET_LEN.start(), SECRET_LEN.end())
+    })
+}

@@ -1,0 +1,217 @@
+//! The file of the catalog: objects, in which order they changed, and who had it open.
+//!
+//! Invariants: the revision grows by one with every object that changes; `changes` has each object once,
+//! under the revision of its last change, deleted ones included. So whatever happened after a revision is read
+//! from there, however long ago that was.
+mod layout;
+mod open;
+#[cfg(test)]
+mod tests;
+
+use prost::Message;
+use proto::v1::object::Body;
+use proto::v1::swap_request::Change;
+use proto::v1::{Cursor, Kind, Object};
+use redb::{Database, ReadableDatabase, ReadableTable};
+use thiserror::Error;
+
+use crate::catalog::check::Wrong;
+use crate::catalog::judge::{Present, Swap, Verdict, judge};
+use crate::catalog::limits::{LIST_BYTES_MAX, LIST_MAX};
+use layout::{CHANGES, META, OBJECTS, REVISION, SESSIONS, kind_number};
+
+pub use open::OpenError;
+
+/// The file cannot be used any more. What was under way may be in it or not; whoever opens it again finds
+/// it whole.
+#[derive(Debug, Error)]
+pub enum FileError {
+    #[error("the catalog's file failed: {0}")]
+    Failed(redb::Error),
+    #[error("the catalog's file holds an object that cannot be read: {0}")]
+    Unreadable(prost::DecodeError),
+}
+
+macro_rules! failed {
+    ($($error:ident),*) => {
+        $(impl From<redb::$error> for FileError {
+            fn from(error: redb::$error) -> FileError {
+                FileError::Failed(error.into())
+            }
+        })*
+    };
+}
+
+failed!(CommitError, DatabaseError, StorageError, TableError, TransactionError);
+
+#[derive(Debug)]
+pub struct CatalogFile {
+    database: Database,
+    /// Names this opening; of the next one's watchers those go on who know it.
+    session: u64,
+}
+
+/// A part of a list, or of what changed.
+#[derive(Debug, Default)]
+pub struct Page {
+    pub objects: Vec<Object>,
+    pub more: bool,
+}
+
+/// One transaction: what became of each swap, and what is new.
+#[derive(Debug)]
+pub struct Committed {
+    pub verdicts: Vec<Verdict>,
+    /// In the order of their revisions.
+    pub changed: Vec<Object>,
+}
+
+impl CatalogFile {
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+
+    pub fn revision(&self) -> Result<u64, FileError> {
+        let meta = self.database.begin_read()?.open_table(META)?;
+        Ok(meta.get(REVISION)?.map_or(0, |revision| revision.value()))
+    }
+
+    pub fn get(&self, kind: Kind, name: &str) -> Result<Option<Object>, FileError> {
+        let objects = self.database.begin_read()?.open_table(OBJECTS)?;
+        let object = read(&objects, kind_number(kind), name)?.object;
+        Ok(object.filter(|object| object.body.is_some()))
+    }
+
+    /// Objects of a kind behind a name.
+    pub fn list(&self, kind: Kind, after: &str, limit: usize) -> Result<Page, FileError> {
+        let objects = self.database.begin_read()?.open_table(OBJECTS)?;
+        let limit = limit.clamp(1, LIST_MAX);
+        let (mut page, mut bytes) = (Page::default(), 0);
+        let kind = kind_number(kind);
+        for entry in objects.range((kind, after)..(kind + 1, ""))? {
+            let (key, value) = entry?;
+            let object = decode(value.value())?;
+            if object.body.is_none() || key.value().1 == after {
+                continue;
+            }
+            bytes += value.value().len();
+            let full = page.objects.len() == limit || bytes > LIST_BYTES_MAX;
+            if full && !page.objects.is_empty() {
+                page.more = true;
+                break;
+            }
+            page.objects.push(object);
+        }
+        Ok(page)
+    }
+
+    /// What changed after a revision, in order, each object once and as it is now; deleted ones without
+    /// a body.
+    pub fn changed_after(&self, revision: u64, limit: usize) -> Result<Page, FileError> {
+        let reading = self.database.begin_read()?;
+        let (changes, objects) = (reading.open_table(CHANGES)?, reading.open_table(OBJECTS)?);
+        let mut page = Page::default();
+        for entry in changes.range(revision.saturating_add(1)..)? {
+            if page.objects.len() == limit {
+                page.more = true;
+                break;
+            }
+            let (_, key) = entry?;
+            let (kind, name) = key.value();
+            page.objects.extend(read(&objects, kind, name)?.object);
+        }
+        Ok(page)
+    }
+
+    /// Whether what a watcher has seen is a part of this file's history. One that was restored from a
+    /// backup has forgotten the end of it.
+    pub fn knows(&self, cursor: &Cursor) -> Result<bool, FileError> {
+        let reading = self.database.begin_read()?;
+        let sessions = reading.open_table(SESSIONS)?;
+        let mut sessions = sessions.iter()?;
+        while let Some(entry) = sessions.next() {
+            if entry?.1.value().0 != cursor.session {
+                continue;
+            }
+            // Its last revision is the one that the next session began with.
+            let end = match sessions.next() {
+                Some(next) => next?.1.value().1,
+                None => self.revision()?,
+            };
+            return Ok(cursor.revision <= end);
+        }
+        Ok(false)
+    }
+
+    /// Judges swaps one after the other, each by what those before it left, and makes what they changed
+    /// durable together.
+    pub fn commit(&self, swaps: Vec<Swap>) -> Result<Committed, FileError> {
+        let writing = self.database.begin_write()?;
+        let mut committed = Committed { verdicts: Vec::new(), changed: Vec::new() };
+        {
+            let mut meta = writing.open_table(META)?;
+            let mut objects = writing.open_table(OBJECTS)?;
+            let mut changes = writing.open_table(CHANGES)?;
+            let mut revision = meta.get(REVISION)?.map_or(0, |revision| revision.value());
+            for swap in swaps {
+                let (kind, name) = (kind_number(swap.kind), swap.name.clone());
+                let present = read(&objects, kind, &name)?;
+                let verdict = match id_taken(&objects, &swap)? {
+                    Some(wrong) => Verdict::Refused(wrong),
+                    None => judge(&present, swap, revision + 1),
+                };
+                if let Verdict::Done(object) = &verdict {
+                    revision = object.revision;
+                    if let Some(old) = &present.object {
+                        changes.remove(old.revision)?;
+                    }
+                    changes.insert(revision, (kind, name.as_str()))?;
+                    objects.insert((kind, name.as_str()), object.encode_to_vec().as_slice())?;
+                    committed.changed.push(Object::clone(object));
+                }
+                committed.verdicts.push(verdict);
+            }
+            meta.insert(REVISION, revision)?;
+        }
+        match committed.changed.is_empty() {
+            true => writing.abort()?,
+            false => writing.commit()?,
+        }
+        Ok(committed)
+    }
+}
+
+/// The table of objects, of a transaction that reads or of one that writes.
+trait Objects: ReadableTable<(u8, &'static str), &'static [u8]> {}
+
+impl<T: ReadableTable<(u8, &'static str), &'static [u8]>> Objects for T {}
+
+fn read(objects: &impl Objects, kind: u8, name: &str) -> Result<Present, FileError> {
+    let object = objects.get((kind, name))?.map(|value| decode(value.value())).transpose()?;
+    Ok(Present { object })
+}
+
+fn decode(bytes: &[u8]) -> Result<Object, FileError> {
+    Object::decode(bytes).map_err(FileError::Unreadable)
+}
+
+/// Two nodes with one number would both believe that they hold what was granted to one. Looked at when a
+/// node comes; later its number stays.
+fn id_taken(objects: &impl Objects, swap: &Swap) -> Result<Option<Wrong>, FileError> {
+    let Change::Node(new) = &swap.change else { return Ok(None) };
+    if swap.expected != 0 {
+        return Ok(None);
+    }
+    let kind = kind_number(Kind::Node);
+    for entry in objects.range((kind, "")..(kind + 1, ""))? {
+        let object = decode(entry?.1.value())?;
+        if let Some(Body::Node(other)) = &object.body
+            && other.id == new.id
+            && other.name != new.name
+        {
+            let problem = format!("node {} has {} already", other.name, other.id);
+            return Ok(Some(Wrong { field: "node.id".into(), problem }));
+        }
+    }
+    Ok(None)
+}

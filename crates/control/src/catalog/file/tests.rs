@@ -1,0 +1,257 @@
+//! Protects from a file that forgets, that two own, or whose past is mistaken for another's.
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proto::v1::{Deletion, Node};
+
+use super::*;
+use crate::catalog::limits::SESSIONS_MAX;
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pollux-catalog-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a folder for the test");
+        Scratch(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn swap(name: &str, expected: u64, port: u16) -> Swap {
+    // One number for each name.
+    let id = name.bytes().fold(1, |id, byte| id * 256 + u64::from(byte));
+    let node =
+        Node { id, name: name.into(), peer_address: format!("10.0.0.1:{port}"), ..Node::default() };
+    Swap { kind: Kind::Node, name: name.into(), expected, change: Change::Node(node) }
+}
+
+fn delete(name: &str, expected: u64) -> Swap {
+    let change = Change::Delete(Deletion {});
+    Swap { kind: Kind::Node, name: name.into(), expected, change }
+}
+
+fn versions(committed: &Committed) -> Vec<Option<u64>> {
+    let version = |verdict: &Verdict| match verdict {
+        Verdict::Done(object) => Some(object.version),
+        _ => None,
+    };
+    committed.verdicts.iter().map(version).collect()
+}
+
+fn names(page: &Page) -> Vec<&str> {
+    page.objects.iter().map(|object| object.key.as_ref().unwrap().name.as_str()).collect()
+}
+
+fn open(path: &Path) -> CatalogFile {
+    CatalogFile::open(path).expect("a catalog")
+}
+
+#[test]
+fn swaps_of_one_transaction_are_judged_one_after_another() {
+    let scratch = Scratch::new();
+    let file = open(&scratch.path("catalog"));
+    let swaps = vec![
+        swap("a", 0, 1),
+        swap("a", 0, 2),
+        swap("a", 1, 3),
+        delete("a", 2),
+        swap("a", 2, 4),
+        swap("a", 0, 5),
+        swap("b", 1, 6),
+    ];
+    let committed = file.commit(swaps).unwrap();
+    assert_eq!(versions(&committed), [Some(1), None, Some(2), Some(3), None, Some(4), None]);
+    let revisions: Vec<u64> = committed.changed.iter().map(|object| object.revision).collect();
+    assert_eq!(revisions, [1, 2, 3, 4]);
+    let Verdict::Conflict(Some(present)) = &committed.verdicts[1] else { panic!("a conflict") };
+    assert_eq!(present.version, 1, "what the swap before it left");
+    assert_eq!(committed.verdicts[4], Verdict::Conflict(None), "it was deleted just before");
+    assert_eq!(file.get(Kind::Node, "a").unwrap().unwrap().version, 4);
+    assert_eq!(file.get(Kind::Node, "b").unwrap(), None);
+}
+
+#[test]
+fn everything_is_there_when_it_is_opened_again() {
+    let scratch = Scratch::new();
+    let path = scratch.path("catalog");
+    open(&path).commit(vec![swap("a", 0, 1), swap("b", 0, 2), delete("a", 1)]).unwrap();
+    let file = open(&path);
+    assert_eq!(file.revision().unwrap(), 3);
+    assert_eq!(file.get(Kind::Node, "a").unwrap(), None);
+    let again = file.commit(vec![swap("a", 0, 1)]).unwrap();
+    assert_eq!(versions(&again), [Some(3)], "a name goes on with higher versions");
+}
+
+#[test]
+fn what_changed_is_told_once_and_in_order() {
+    let scratch = Scratch::new();
+    let file = open(&scratch.path("catalog"));
+    let swaps = vec![swap("a", 0, 1), swap("b", 0, 1), swap("c", 0, 1), swap("a", 1, 2)];
+    file.commit(swaps).unwrap();
+    file.commit(vec![delete("b", 1)]).unwrap();
+    let all = file.changed_after(0, 9).unwrap();
+    assert_eq!((names(&all), all.more), (vec!["c", "a", "b"], false));
+    assert!(all.objects[2].body.is_none(), "deleted ones are told");
+    let some = file.changed_after(3, 1).unwrap();
+    assert_eq!((names(&some), some.more), (vec!["a"], true));
+    assert!(file.changed_after(5, 9).unwrap().objects.is_empty());
+    assert!(file.changed_after(u64::MAX, 9).unwrap().objects.is_empty());
+}
+
+#[test]
+fn a_list_comes_in_parts_and_without_what_was_deleted() {
+    let scratch = Scratch::new();
+    let file = open(&scratch.path("catalog"));
+    let all = ["a", "b", "c", "d", "e"];
+    file.commit(all.iter().map(|name| swap(name, 0, 1)).collect()).unwrap();
+    file.commit(vec![delete("c", 1)]).unwrap();
+    let first = file.list(Kind::Node, "", 2).unwrap();
+    assert_eq!((names(&first), first.more), (vec!["a", "b"], true));
+    let rest = file.list(Kind::Node, "b", 2).unwrap();
+    assert_eq!((names(&rest), rest.more), (vec!["d", "e"], false));
+    assert!(file.list(Kind::Volume, "", 9).unwrap().objects.is_empty());
+}
+
+/// Protects from two nodes that both believe that they hold what was granted to one.
+#[test]
+fn a_number_is_one_nodes() {
+    let scratch = Scratch::new();
+    let file = open(&scratch.path("catalog"));
+    let mut twin = swap("b", 0, 1);
+    let Change::Node(node) = &mut twin.change else { panic!("a node") };
+    node.id = 256 + u64::from(b'a');
+    let committed = file.commit(vec![swap("a", 0, 1), twin.clone()]).unwrap();
+    let Verdict::Refused(wrong) = &committed.verdicts[1] else { panic!("it must be refused") };
+    assert_eq!(wrong.field, "node.id");
+    let committed = file.commit(vec![delete("a", 1), twin]).unwrap();
+    assert_eq!(versions(&committed), [Some(2), Some(1)], "a number is free when its node is gone");
+}
+
+#[test]
+fn a_second_owner_is_told_that_there_is_one() {
+    let scratch = Scratch::new();
+    let path = scratch.path("catalog");
+    let first = open(&path);
+    let error = CatalogFile::open(&path).expect_err("it is in use");
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    drop(first);
+    open(&path);
+}
+
+#[test]
+fn a_file_that_is_no_catalog_is_left_alone() {
+    let scratch = Scratch::new();
+    let path = scratch.path("catalog");
+    for content in ["", "x", &"something else ".repeat(1000)] {
+        fs::write(&path, content).unwrap();
+        let error = CatalogFile::open(&path).expect_err("it is no catalog");
+        assert!(matches!(error, OpenError::NotACatalog { .. }), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), content);
+    }
+    let foreign = scratch.path("foreign");
+    drop(Database::create(&foreign).unwrap());
+    let error = CatalogFile::open(&foreign).expect_err("somebody else's database");
+    assert!(matches!(error, OpenError::NotACatalog { .. }), "{error}");
+}
+
+#[test]
+fn another_format_is_named() {
+    let scratch = Scratch::new();
+    let path = scratch.path("catalog");
+    let file = open(&path);
+    let writing = file.database.begin_write().unwrap();
+    writing.open_table(META).unwrap().insert(layout::FORMAT, 9).unwrap();
+    writing.commit().unwrap();
+    drop(file);
+    let error = CatalogFile::open(&path).expect_err("it is newer");
+    assert!(error.to_string().contains("format 9"), "{error}");
+}
+
+#[test]
+fn a_new_file_is_private_and_nothing_is_left_beside_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new();
+    let path = scratch.path("catalog");
+    // A process with this number died while it made one.
+    let aside = format!(".catalog.new-{}", std::process::id());
+    fs::write(scratch.path(&aside), "half of a database").unwrap();
+    drop(open(&path));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+    let error = CatalogFile::open(&scratch.path("nowhere/catalog")).expect_err("no folder");
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+}
+
+#[test]
+fn a_watcher_is_known_across_openings() {
+    let scratch = Scratch::new();
+    let path = scratch.path("catalog");
+    let first = open(&path);
+    first.commit(vec![swap("a", 0, 1), swap("b", 0, 1)]).unwrap();
+    let cursor = |file: &CatalogFile, revision| Cursor { session: file.session(), revision };
+    let seen = cursor(&first, 2);
+    drop(first);
+    let second = open(&path);
+    assert!(second.knows(&seen).unwrap());
+    assert!(!second.knows(&Cursor { revision: 3, ..seen }).unwrap(), "nobody saw that");
+    second.commit(vec![swap("c", 0, 1)]).unwrap();
+    assert!(!second.knows(&Cursor { revision: 3, ..seen }).unwrap());
+    assert!(second.knows(&cursor(&second, 3)).unwrap());
+    assert!(!second.knows(&Cursor { session: 0, revision: 0 }).unwrap());
+}
+
+/// Protects from a watcher that takes what a restored catalog does later for what it has seen.
+#[test]
+fn what_was_seen_after_the_backup_is_not_known() {
+    let scratch = Scratch::new();
+    let (path, backup) = (scratch.path("catalog"), scratch.path("backup"));
+    drop(open(&path));
+    let file = open(&path);
+    let before = Cursor { session: file.session(), revision: 0 };
+    drop(file);
+    fs::copy(&path, &backup).unwrap();
+    let file = open(&path);
+    file.commit(vec![swap("a", 0, 1), swap("b", 0, 1)]).unwrap();
+    let after = Cursor { session: file.session(), revision: 2 };
+    drop(file);
+    fs::rename(&backup, &path).unwrap();
+    let restored = open(&path);
+    restored.commit(vec![swap("x", 0, 1), swap("y", 0, 1), swap("z", 0, 1)]).unwrap();
+    assert!(restored.knows(&before).unwrap());
+    assert!(!restored.knows(&after).unwrap());
+}
+
+#[test]
+fn openings_are_forgotten_at_last() {
+    let scratch = Scratch::new();
+    let path = scratch.path("catalog");
+    let file = open(&path);
+    let first = Cursor { session: file.session(), revision: 0 };
+    let writing = file.database.begin_write().unwrap();
+    {
+        let mut sessions = writing.open_table(SESSIONS).unwrap();
+        for number in 1..SESSIONS_MAX {
+            sessions.insert(number, (number, 0)).unwrap();
+        }
+    }
+    writing.commit().unwrap();
+    assert!(file.knows(&first).unwrap());
+    drop(file);
+    let file = open(&path);
+    assert!(!file.knows(&first).unwrap());
+    assert!(file.knows(&Cursor { session: 1, revision: 0 }).unwrap());
+}

@@ -1,0 +1,63 @@
+//! What becomes of a swap, given what is there. No file, no clock.
+use proto::v1::object::Body;
+use proto::v1::swap_request::Change;
+use proto::v1::{Key, Kind, Object};
+
+use crate::catalog::check::{self, Wrong};
+
+/// A swap that makes sense by itself.
+#[derive(Clone, Debug)]
+pub struct Swap {
+    pub kind: Kind,
+    pub name: String,
+    pub expected: u64,
+    pub change: Change,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The object as it is from now on.
+    Done(Box<Object>),
+    /// Another version is there, or nothing.
+    Conflict(Option<Box<Object>>),
+    Refused(Wrong),
+}
+
+/// What is stored under a name: an object, or what is left of one that was deleted.
+#[derive(Clone, Debug, Default)]
+pub struct Present {
+    pub object: Option<Object>,
+}
+
+impl Present {
+    fn alive(&self) -> Option<&Object> {
+        self.object.as_ref().filter(|object| object.body.is_some())
+    }
+
+    /// A name goes on with higher versions after a deletion: a swap that was sent before it must never
+    /// fit what came after it.
+    fn last_version(&self) -> u64 {
+        self.object.as_ref().map_or(0, |object| object.version)
+    }
+}
+
+/// Judges a swap that would get this revision.
+pub fn judge(present: &Present, swap: Swap, revision: u64) -> Verdict {
+    let alive = present.alive();
+    if alive.map_or(0, |object| object.version) != swap.expected {
+        return Verdict::Conflict(alive.cloned().map(Box::new));
+    }
+    let body = match swap.change {
+        Change::Volume(volume) => Some(Body::Volume(volume)),
+        Change::Node(node) => Some(Body::Node(node)),
+        Change::Delete(_) => None,
+    };
+    if let (Some(old), Some(new)) = (alive.and_then(|object| object.body.as_ref()), &body)
+        && let Err(wrong) = check::step(old, new)
+    {
+        return Verdict::Refused(wrong);
+    }
+    let key = Some(Key { kind: swap.kind.into(), name: swap.name });
+    let version = present.last_version() + 1;
+    Verdict::Done(Box::new(Object { key, version, revision, body }))
+}

@@ -1,0 +1,17 @@
+//! The embedded catalog: one process that owns one file, and serves it.
+//!
+//! What is promised is in `docs/catalog.md`. The life of a swap: `service.rs` (is it well formed) ->
+//! `writer.rs` (waits for others, so that one sync of the disk serves all) -> `file/` (one transaction,
+//! judged one by one by `judge.rs`) -> answered, and told to everybody who watches (`watch.rs`).
+mod check;
+mod file;
+mod judge;
+mod limits;
+mod refusals;
+mod serve;
+mod service;
+mod watch;
+mod writer;
+
+pub use file::{FileError, OpenError};
+pub use serve::{Options, ServeError, run, serve};

@@ -1,0 +1,119 @@
+//! The catalog as gRPC: requests are checked, carried to the file or the writer, and answered.
+use std::sync::Arc;
+
+use proto::v1::catalog_server::Catalog;
+use proto::v1::swap_response::Outcome;
+use proto::v1::{
+    Conflict, Event, GetRequest, Kind, ListRequest, ListResponse, Object, SwapRequest,
+    SwapResponse, WatchRequest,
+};
+use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use crate::catalog::check::{self, Wrong};
+use crate::catalog::file::{CatalogFile, FileError};
+use crate::catalog::judge::{Swap, Verdict};
+use crate::catalog::limits::{LIST_MAX, READY_MAX, WATCHES_MAX};
+use crate::catalog::watch::{Interest, Watcher};
+use crate::catalog::writer::{News, Stopped, Writer};
+
+pub struct Service {
+    file: Arc<CatalogFile>,
+    writer: Writer,
+    news: broadcast::Receiver<News>,
+    watches: Arc<Semaphore>,
+}
+
+impl Service {
+    pub fn new(file: Arc<CatalogFile>, writer: Writer, news: broadcast::Receiver<News>) -> Service {
+        Service { file, writer, news, watches: Arc::new(Semaphore::new(WATCHES_MAX)) }
+    }
+}
+
+fn refuse(wrong: Wrong) -> Status {
+    Status::invalid_argument(wrong.to_string())
+}
+
+fn failed(error: FileError) -> Status {
+    Status::unavailable(error.to_string())
+}
+
+fn stopped(Stopped: Stopped) -> Status {
+    Status::unavailable("the catalog stops: whether this was stored is not known, so ask again")
+}
+
+#[tonic::async_trait]
+impl Catalog for Service {
+    async fn get(&self, request: Request<GetRequest>) -> Result<Response<Object>, Status> {
+        let (kind, name) = check::key(request.into_inner().key).map_err(refuse)?;
+        let found = self.file.get(kind, &name).map_err(failed)?;
+        let missing = || Status::not_found(format!("there is no {} {name}", noun(kind)));
+        Ok(Response::new(found.ok_or_else(missing)?))
+    }
+
+    async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
+        let ListRequest { kind, after, limit } = request.into_inner();
+        let kind = check::kind("kind", kind).map_err(refuse)?;
+        let limit = match usize::try_from(limit) {
+            Ok(limit @ 1..) => limit,
+            _ => LIST_MAX,
+        };
+        let page = self.file.list(kind, &after, limit).map_err(failed)?;
+        Ok(Response::new(ListResponse { objects: page.objects, more: page.more }))
+    }
+
+    async fn swap(&self, request: Request<SwapRequest>) -> Result<Response<SwapResponse>, Status> {
+        let SwapRequest { key, expected_version: expected, change } = request.into_inner();
+        let (kind, name) = check::key(key).map_err(refuse)?;
+        let missing =
+            || Wrong { field: "change".into(), problem: "say what to store, or delete".into() };
+        let change = change.ok_or_else(missing).map_err(refuse)?;
+        check::change(kind, &name, expected, &change).map_err(refuse)?;
+        let swap = Swap { kind, name, expected, change };
+        let outcome = match self.writer.swap(swap).await.map_err(stopped)? {
+            Verdict::Done(object) => Outcome::Swapped(*object),
+            Verdict::Conflict(present) => {
+                Outcome::Conflict(Conflict { present: present.map(|object| *object) })
+            }
+            Verdict::Refused(wrong) => return Err(refuse(wrong)),
+        };
+        Ok(Response::new(SwapResponse { outcome: Some(outcome) }))
+    }
+
+    type WatchStream = ReceiverStream<Result<Event, Status>>;
+
+    async fn watch(
+        &self,
+        request: Request<WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let WatchRequest { kind, name, after } = request.into_inner();
+        let all = i32::from(Kind::Unspecified);
+        let kind = match kind {
+            kind if kind == all => None,
+            kind => Some(check::kind("kind", kind).map_err(refuse)?),
+        };
+        if !name.is_empty() {
+            check::name("name", &name).map_err(refuse)?;
+        }
+        let place = self.watches.clone().try_acquire_owned().map_err(|_| {
+            let text = format!("{WATCHES_MAX} watches are under way: end some, or try again later");
+            Status::resource_exhausted(text)
+        })?;
+        let (out, events) = mpsc::channel(READY_MAX);
+        // Subscribed before the file is read: what changes in between is in one of them, or in both.
+        let news = self.news.resubscribe();
+        let interest = Interest { kind, name };
+        let watcher = Watcher { file: self.file.clone(), news, interest, out, _place: place };
+        tokio::spawn(watcher.watch(after));
+        Ok(Response::new(ReceiverStream::new(events)))
+    }
+}
+
+fn noun(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Volume => "volume",
+        Kind::Node => "node",
+        Kind::Unspecified => "object",
+    }
+}

@@ -1,0 +1,108 @@
+//! The one thread that writes. Swaps that arrive while the disk is synced wait, and share the next sync.
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+use proto::v1::Object;
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use crate::catalog::file::{CatalogFile, FileError};
+use crate::catalog::judge::{Swap, Verdict};
+use crate::catalog::limits::{BATCH_MAX, FEED_MAX, QUEUE_MAX};
+
+/// What one transaction changed, in the order of revisions.
+pub type News = Arc<[Object]>;
+
+enum Ask {
+    Swap {
+        swap: Box<Swap>,
+        answer: oneshot::Sender<Verdict>,
+    },
+    /// Nothing is taken after this.
+    Stop,
+}
+
+/// The catalog takes no more swaps. Whether one that was under way is stored is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+/// How to reach the writer.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    asks: mpsc::Sender<Ask>,
+}
+
+/// What its owner has of a running writer. News end when it does.
+pub struct Running {
+    pub writer: Writer,
+    pub news: broadcast::Receiver<News>,
+    /// How it ended, when it did.
+    pub ended: oneshot::Receiver<Result<(), FileError>>,
+}
+
+pub fn start(file: Arc<CatalogFile>) -> io::Result<Running> {
+    let (asks, asked) = mpsc::channel(QUEUE_MAX);
+    let (tell, news) = broadcast::channel(FEED_MAX);
+    let (over, ended) = oneshot::channel();
+    thread::Builder::new().name("catalog-writer".into()).spawn(move || {
+        let end = write_all(&file, asked, &tell);
+        // Whoever learns that it is over may want to open the file.
+        drop((file, tell));
+        // Whoever started it may be gone.
+        let _ = over.send(end);
+    })?;
+    Ok(Running { writer: Writer { asks }, news, ended })
+}
+
+impl Writer {
+    /// Answered when it is durable, or when nothing was changed.
+    pub async fn swap(&self, swap: Swap) -> Result<Verdict, Stopped> {
+        let (answer, verdict) = oneshot::channel();
+        let ask = Ask::Swap { swap: Box::new(swap), answer };
+        self.asks.send(ask).await.map_err(|_| Stopped)?;
+        verdict.await.map_err(|_| Stopped)
+    }
+
+    /// Whatever was asked before is done first.
+    pub async fn stop(&self) {
+        // One that has ended already needs no telling.
+        let _ = self.asks.send(Ask::Stop).await;
+    }
+}
+
+fn write_all(
+    file: &CatalogFile,
+    mut asked: mpsc::Receiver<Ask>,
+    tell: &broadcast::Sender<News>,
+) -> Result<(), FileError> {
+    let mut stops = false;
+    while !stops && let Some(first) = asked.blocking_recv() {
+        let (mut swaps, mut answers) = (Vec::new(), Vec::new());
+        let mut next = Some(first);
+        while let Some(ask) = next {
+            match ask {
+                Ask::Swap { swap, answer } => {
+                    swaps.push(*swap);
+                    answers.push(answer);
+                }
+                Ask::Stop => stops = true,
+            }
+            let full = stops || swaps.len() == BATCH_MAX;
+            next = if full { None } else { asked.try_recv().ok() };
+        }
+        if swaps.is_empty() {
+            continue;
+        }
+        // Answers also tell what swaps before them in this transaction left, so all of them wait for it.
+        let committed = file.commit(swaps)?;
+        if !committed.changed.is_empty() {
+            // Nobody may be watching.
+            let _ = tell.send(committed.changed.into());
+        }
+        for (answer, verdict) in answers.into_iter().zip(committed.verdicts) {
+            // Whoever asked may be gone.
+            let _ = answer.send(verdict);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Volumes: made, served, deleted.
+use std::time::Duration;
+
+use proto::v1;
+
+use super::{DirectError, Found, Site, reference};
+
+/// Replicas of one volume at the most; the membership has room for one more that comes before
+/// another goes.
+pub const REPLICAS_MAX: usize = 7;
+
+/// A grant is one swap of the catalog.
+const GRANT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A volume that is wanted.
+#[derive(Clone, Debug)]
+pub struct NewVolume {
+    pub name: String,
+    pub uid: [u8; 16],
+    pub size: u64,
+    pub block_size: u32,
+    pub compression: String,
+    /// Node and pool of each replica.
+    pub places: Vec<(String, String)>,
+    pub hold_deadline_ms: u64,
+    pub zvol_workers: u32,
+    pub chap: Option<v1::Chap>,
+    pub allowed_initiators: Vec<String>,
+}
+
+impl Site {
+    /// The intent first, then the replicas, then their votes.
+    pub async fn create(&self, wanted: &NewVolume) -> Result<Found, DirectError> {
+        let volume = self.intended(wanted).await?;
+        let found = match self.volume(&wanted.name).await? {
+            Some(found) if is_same(&found.volume, &volume) => found,
+            Some(_) => return Err(DirectError::VolumeExists { name: wanted.name.clone() }),
+            None => match self.swap(0, &volume).await? {
+                Some(found) => found,
+                None => return Err(DirectError::VolumeExists { name: wanted.name.clone() }),
+            },
+        };
+        if has_votes(&found.volume) {
+            return Ok(found);
+        }
+        let mut members = Vec::new();
+        for place in &found.volume.places {
+            members.push(self.make_replica(&found.volume, place).await?);
+        }
+        self.change(&wanted.name, |volume| {
+            let rf = u32::try_from(members.len()).unwrap_or(u32::MAX);
+            let voters = v1::Voters { members: members.clone(), rf };
+            if !has_votes(volume) {
+                let quorum = volume.quorum.get_or_insert_default();
+                let voters = Some(voters);
+                quorum.membership = Some(v1::Membership { version: 1, voters, next: None });
+                quorum.desired = members.clone();
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn intended(&self, wanted: &NewVolume) -> Result<v1::Volume, DirectError> {
+        let count = wanted.places.len();
+        if count == 0 || count > REPLICAS_MAX {
+            return Err(DirectError::BadReplicas);
+        }
+        let mut places: Vec<v1::Place> = Vec::new();
+        for (number, (node, pool)) in wanted.places.iter().enumerate() {
+            let node = self.node_named(node).await?.id;
+            if places.iter().any(|place| place.node == node) {
+                return Err(DirectError::BadReplicas);
+            }
+            places.push(v1::Place { replica: number as u64 + 1, node, pool: pool.clone() });
+        }
+        Ok(v1::Volume {
+            uid: wanted.uid.to_vec(),
+            name: wanted.name.clone(),
+            size: wanted.size,
+            block_size: wanted.block_size,
+            compression: wanted.compression.clone(),
+            quorum: Some(v1::Quorum {
+                role: v1::Role::Primary.into(),
+                membership: Some(nobody()),
+                ..v1::Quorum::default()
+            }),
+            places,
+            hold_deadline_ms: wanted.hold_deadline_ms,
+            chap: wanted.chap.clone(),
+            allowed_initiators: wanted.allowed_initiators.clone(),
+            zvol_workers: wanted.zvol_workers,
+            deleting: false,
+        })
+    }
+
+    /// An empty replica where the volume's object wants one.
+    pub(super) async fn make_replica(
+        &self,
+        volume: &v1::Volume,
+        place: &v1::Place,
+    ) -> Result<v1::Member, DirectError> {
+        let node = self.node_of_id(place.node).await?;
+        let request = v1::CreateReplicaRequest {
+            volume: Some(reference(volume)),
+            replica: place.replica,
+            pool: place.pool.clone(),
+            size: volume.size,
+            block_size: volume.block_size,
+            compression: volume.compression.clone(),
+            zvol_workers: volume.zvol_workers,
+        };
+        let made = self.admin(&node)?.create_replica(request).await?.into_inner();
+        Ok(v1::Member { replica: place.replica, incarnation: made.incarnation })
+    }
+
+    /// Starts the target on a node, which takes the grant over.
+    pub async fn serve(&self, name: &str, on: &str) -> Result<(), DirectError> {
+        let found = self.known(name).await?;
+        let node = self.node_named(on).await?;
+        let volume = Some(reference(&found.volume));
+        let request = v1::StartTargetRequest { volume, take_over: true };
+        self.admin(&node)?.start_target(request).await?;
+        // Who asks for the volume now is sent to the node that has the grant.
+        self.wait(name, "the grant", GRANT_PATIENCE, |volume| {
+            volume.quorum.as_ref().is_some_and(|quorum| quorum.holder == node.id)
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Ends the target cleanly; whether it was.
+    pub async fn stop(&self, name: &str) -> Result<bool, DirectError> {
+        let (found, mut admin) = self.holder(name).await?;
+        let request = v1::StopTargetRequest { volume: Some(reference(&found.volume)) };
+        Ok(admin.stop_target(request).await?.into_inner().clean)
+    }
+
+    /// Target, votes, replicas, object: in this order nothing is left that nobody knows of.
+    pub async fn delete(&self, name: &str) -> Result<(), DirectError> {
+        let Some(found) = self.volume(name).await? else { return Ok(()) };
+        if found.volume.quorum.as_ref().is_some_and(|quorum| quorum.holder != 0) {
+            self.stop(name).await?;
+        }
+        let found = self
+            .change(name, |volume| {
+                volume.deleting = true;
+                let quorum = volume.quorum.get_or_insert_default();
+                if let Some(membership) = &mut quorum.membership {
+                    // Nobody votes any more: whatever has a copy may wipe it.
+                    let voters = membership.voters.as_ref().map(|it| it.members.len());
+                    if voters != Some(0) {
+                        membership.version += 1;
+                        membership.voters = Some(v1::Voters::default());
+                        membership.next = None;
+                    }
+                }
+                quorum.desired.clear();
+                Ok(())
+            })
+            .await?;
+        for place in &found.volume.places {
+            self.wipe(&found, place.replica).await?;
+        }
+        use proto::v1::swap_request::Change;
+        let change = Change::Delete(v1::Deletion {});
+        self.client.swap(&super::key(name), found.version, change).await?;
+        Ok(())
+    }
+}
+
+/// The membership of a volume whose replicas are not made yet.
+fn nobody() -> v1::Membership {
+    v1::Membership { version: 0, voters: Some(v1::Voters::default()), next: None }
+}
+
+fn has_votes(volume: &v1::Volume) -> bool {
+    let membership = volume.quorum.as_ref().and_then(|quorum| quorum.membership.as_ref());
+    membership.is_some_and(|membership| membership.version > 0)
+}
+
+/// The same call again.
+fn is_same(found: &v1::Volume, wanted: &v1::Volume) -> bool {
+    found.uid == wanted.uid
+        && found.size == wanted.size
+        && found.block_size == wanted.block_size
+        && found.compression == wanted.compression
+        && found.places == wanted.places
+}

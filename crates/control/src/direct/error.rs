@@ -1,0 +1,38 @@
+//! Why a step by hand did not work out.
+use proto::catalog_client::CallError;
+use thiserror::Error;
+use tonic::Status;
+
+#[derive(Debug, Error)]
+pub enum DirectError {
+    #[error(transparent)]
+    Connect(#[from] certs::ConnectError),
+    #[error(transparent)]
+    Catalog(#[from] CallError),
+    #[error("the node refused: {}", .0.message())]
+    Node(Box<Status>),
+    #[error("there is no volume `{name}`")]
+    NoVolume { name: String },
+    #[error("there is a volume `{name}` already, and it is another one")]
+    VolumeExists { name: String },
+    #[error("the catalog knows no node `{node}`; is it running?")]
+    NoNode { node: String },
+    #[error("nobody serves `{name}`: start its target with `pollux volume serve {name} --on NODE`")]
+    NotServed { name: String },
+    #[error("the volume `{name}` has no replica on `{node}`")]
+    NoReplica { name: String, node: String },
+    #[error("the volume `{name}` has a replica on `{node}` already")]
+    ReplicaThere { name: String, node: String },
+    #[error("a volume has 1 to 7 replicas, each on a node of its own")]
+    BadReplicas,
+    #[error(
+        "{what} did not happen within {seconds} s; it goes on by itself, see `pollux volume status {name}`"
+    )]
+    TooLong { what: &'static str, name: String, seconds: u64 },
+}
+
+impl From<Status> for DirectError {
+    fn from(status: Status) -> DirectError {
+        DirectError::Node(Box::new(status))
+    }
+}

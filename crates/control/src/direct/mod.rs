@@ -1,0 +1,145 @@
+//! What an operator does with a site that has no controller: each step by hand, in the order that a
+//! crash between any two of them can be finished or undone by saying the same again.
+mod change;
+mod create;
+mod error;
+mod replicas;
+
+use certs::{Identity, Name};
+use proto::catalog_client::{Client, Swapped};
+use proto::v1;
+use proto::v1::node_admin_client::NodeAdminClient;
+use proto::v1::object::Body;
+use proto::v1::swap_request::Change;
+use tonic::transport::Channel;
+
+pub use create::NewVolume;
+pub use error::DirectError;
+
+pub type Admin = NodeAdminClient<Channel>;
+
+/// A site, by way of its catalog.
+pub struct Site {
+    client: Client,
+    identity: Option<Identity>,
+}
+
+/// A volume as the catalog has it.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub version: u64,
+    pub volume: v1::Volume,
+}
+
+impl Site {
+    /// `catalog` is host:port.
+    pub fn new(catalog: &str, identity: Option<Identity>) -> Result<Site, DirectError> {
+        let channel = certs::channel(catalog, &Name::catalog(), identity.as_ref())?;
+        Ok(Site { client: Client::new(channel), identity })
+    }
+
+    pub async fn nodes(&self) -> Result<Vec<v1::Node>, DirectError> {
+        let objects = self.client.list(v1::Kind::Node).await?;
+        let node = |object: v1::Object| match object.body {
+            Some(Body::Node(node)) => Some(node),
+            _ => None,
+        };
+        Ok(objects.into_iter().filter_map(node).collect())
+    }
+
+    pub async fn volumes(&self) -> Result<Vec<Found>, DirectError> {
+        let objects = self.client.list(v1::Kind::Volume).await?;
+        let found = |object: v1::Object| match object.body {
+            Some(Body::Volume(volume)) => Some(Found { version: object.version, volume }),
+            _ => None,
+        };
+        Ok(objects.into_iter().filter_map(found).collect())
+    }
+
+    pub async fn volume(&self, name: &str) -> Result<Option<Found>, DirectError> {
+        let object = self.client.get(&key(name)).await?;
+        Ok(object.and_then(|object| match object.body {
+            Some(Body::Volume(volume)) => Some(Found { version: object.version, volume }),
+            _ => None,
+        }))
+    }
+
+    pub async fn known(&self, name: &str) -> Result<Found, DirectError> {
+        let found = self.volume(name).await?;
+        found.ok_or_else(|| DirectError::NoVolume { name: name.into() })
+    }
+
+    async fn swap(&self, version: u64, volume: &v1::Volume) -> Result<Option<Found>, DirectError> {
+        let change = Change::Volume(volume.clone());
+        match self.client.swap(&key(&volume.name), version, change).await? {
+            Swapped::Done(object) => {
+                Ok(Some(Found { version: object.version, volume: volume.clone() }))
+            }
+            Swapped::Conflict(_) => Ok(None),
+        }
+    }
+
+    /// Changes a volume's object, as often as somebody else is faster.
+    pub async fn change(
+        &self,
+        name: &str,
+        edit: impl Fn(&mut v1::Volume) -> Result<(), DirectError>,
+    ) -> Result<Found, DirectError> {
+        loop {
+            let mut found = self.known(name).await?;
+            edit(&mut found.volume)?;
+            if let Some(done) = self.swap(found.version, &found.volume).await? {
+                return Ok(done);
+            }
+        }
+    }
+
+    async fn node_by(
+        &self,
+        is_it: impl Fn(&v1::Node) -> bool,
+    ) -> Result<Option<v1::Node>, DirectError> {
+        Ok(self.nodes().await?.into_iter().find(|node| is_it(node)))
+    }
+
+    pub async fn node_named(&self, name: &str) -> Result<v1::Node, DirectError> {
+        let node = self.node_by(|node| node.name == name).await?;
+        node.ok_or_else(|| DirectError::NoNode { node: name.into() })
+    }
+
+    pub async fn node_of_id(&self, id: u64) -> Result<v1::Node, DirectError> {
+        let node = self.node_by(|node| node.id == id).await?;
+        node.ok_or_else(|| DirectError::NoNode { node: id.to_string() })
+    }
+
+    pub fn admin(&self, node: &v1::Node) -> Result<Admin, DirectError> {
+        let name = Name::node(node.id);
+        let channel = certs::channel(&node.admin_address, &name, self.identity.as_ref())?;
+        Ok(NodeAdminClient::new(channel))
+    }
+
+    /// The node whose target has the grant.
+    pub async fn holder(&self, name: &str) -> Result<(Found, Admin), DirectError> {
+        let found = self.known(name).await?;
+        let holder = found.volume.quorum.as_ref().map_or(0, |quorum| quorum.holder);
+        if holder == 0 {
+            return Err(DirectError::NotServed { name: name.into() });
+        }
+        let node = self.node_of_id(holder).await?;
+        let admin = self.admin(&node)?;
+        Ok((found, admin))
+    }
+
+    pub async fn target(&self, name: &str) -> Result<v1::TargetStatus, DirectError> {
+        let (found, mut admin) = self.holder(name).await?;
+        let request = v1::GetTargetRequest { volume: Some(reference(&found.volume)) };
+        Ok(admin.get_target(request).await?.into_inner())
+    }
+}
+
+pub fn key(name: &str) -> v1::Key {
+    v1::Key { kind: v1::Kind::Volume.into(), name: name.into() }
+}
+
+pub fn reference(volume: &v1::Volume) -> v1::VolumeRef {
+    v1::VolumeRef { name: volume.name.clone(), uid: volume.uid.clone() }
+}

@@ -1,0 +1,109 @@
+//! The catalog as its clients see it: calls that end, and a watch that does not.
+//!
+//! A call is tried once and has a deadline; whether to try again is its caller's to say. A swap that
+//! failed may have been done: ask, or look at what the watch tells. A [`Watch`] reconnects by itself, goes
+//! on where it was, and neither leaves out an object's last change nor tells one twice.
+mod error;
+mod progress;
+mod watch;
+
+use std::future::Future;
+use std::time::Duration;
+
+use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
+
+pub use error::CallError;
+pub use watch::{News, Watch};
+
+use crate::v1::catalog_client::CatalogClient;
+use crate::v1::swap_request::Change;
+use crate::v1::swap_response::Outcome;
+use crate::v1::{GetRequest, Key, Kind, ListRequest, Object, SwapRequest};
+
+/// A catalog syncs its disk for every swap; one that takes longer than this does not work.
+const CALL_MAX: Duration = Duration::from_secs(10);
+
+/// Cheap to clone; clones share their connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    grpc: CatalogClient<Channel>,
+}
+
+/// What became of a swap.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Swapped {
+    /// The object with its new version; without a body if it was deleted.
+    Done(Object),
+    /// Nothing was changed, since this is what is there; `None`: nothing is.
+    Conflict(Option<Object>),
+}
+
+impl Client {
+    pub fn new(channel: Channel) -> Client {
+        Client { grpc: CatalogClient::new(channel) }
+    }
+
+    pub async fn get(&self, key: &Key) -> Result<Option<Object>, CallError> {
+        let request = GetRequest { key: Some(key.clone()) };
+        match in_time(self.grpc.clone().get(request)).await {
+            Ok(object) => Ok(Some(object)),
+            Err(CallError::Refused { code: Code::NotFound, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All objects of a kind. Those that change meanwhile may be seen before or after.
+    pub async fn list(&self, kind: Kind) -> Result<Vec<Object>, CallError> {
+        let mut all: Vec<Object> = Vec::new();
+        loop {
+            let after = all.last().map(name_of).unwrap_or_default();
+            let request = ListRequest { kind: kind.into(), after: after.clone(), limit: 0 };
+            let page = in_time(self.grpc.clone().list(request)).await?;
+            let grows = page.objects.last().is_none_or(|last| name_of(last) > after);
+            if !grows || page.more && page.objects.is_empty() {
+                return Err(CallError::strange("a list that does not come to its end"));
+            }
+            all.extend(page.objects);
+            if !page.more {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Replaces what is there if its version is `expected`; 0: if nothing is there.
+    pub async fn swap(
+        &self,
+        key: &Key,
+        expected: u64,
+        change: Change,
+    ) -> Result<Swapped, CallError> {
+        let (key, change) = (Some(key.clone()), Some(change));
+        let request = SwapRequest { key, expected_version: expected, change };
+        let answer = in_time(self.grpc.clone().swap(request)).await?;
+        match answer.outcome {
+            Some(Outcome::Swapped(object)) => Ok(Swapped::Done(object)),
+            Some(Outcome::Conflict(conflict)) => Ok(Swapped::Conflict(conflict.present)),
+            None => Err(CallError::strange("a swap without an outcome")),
+        }
+    }
+
+    /// Watches a kind, and of it one name if one is given. Runs on the runtime it is called on, until the
+    /// watch is dropped.
+    pub fn watch(&self, kind: Kind, name: Option<&str>) -> Watch {
+        Watch::begin(self.grpc.clone(), kind, name.unwrap_or_default())
+    }
+}
+
+fn name_of(object: &Object) -> String {
+    object.key.as_ref().map(|key| key.name.clone()).unwrap_or_default()
+}
+
+async fn in_time<T>(
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(CALL_MAX, call).await {
+        Ok(answer) => Ok(answer.map_err(|status| CallError::from(&status))?.into_inner()),
+        Err(_) => Err(CallError::Silent { after: CALL_MAX }),
+    }
+}
