@@ -1,0 +1,115 @@
+//! The admin interface of a node: calls become orders to the shard.
+//!
+//! `replicas.rs`, `targets.rs`, `snapshots.rs`, `holds.rs` and `pools.rs` are the calls by their subject, `statuses.rs` is what
+//! the shard shows as messages, `errors.rs` the one place that maps refusals to statuses.
+mod errors;
+mod holds;
+mod pools;
+mod replicas;
+mod service;
+mod snapshots;
+mod statuses;
+mod targets;
+
+use std::sync::Arc;
+
+use proto::v1;
+use replication::client::{Command, CommandAnswer};
+use replication::words::{NodeId, VolumeUid};
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
+
+use crate::catalog::Books;
+use crate::shard::{Order, Refusal, Sender, ShardStatus};
+
+pub use errors::status_of;
+pub use statuses::membership;
+
+/// Answers the calls of one node.
+#[derive(Clone)]
+pub struct Admin {
+    node: NodeId,
+    shard: Sender,
+    books: Arc<Books>,
+}
+
+impl Admin {
+    pub fn new(node: NodeId, shard: Sender, books: Arc<Books>) -> Admin {
+        Admin { node, shard, books }
+    }
+
+    /// Sends an order that has one answer.
+    async fn order<T: Send + 'static>(
+        &self,
+        order: impl FnOnce(Box<dyn FnOnce(Result<T, Refusal>) + Send>) -> Order,
+    ) -> Result<T, Status> {
+        let (answer, answered) = oneshot::channel();
+        self.shard.send(order(Box::new(move |result| {
+            // Whoever asked may have gone; what was done stays done.
+            let _ = answer.send(result);
+        })));
+        let result = answered.await.map_err(|_| ended())?;
+        result.map_err(|refusal| status_of(&refusal))
+    }
+
+    async fn status(&self) -> Result<ShardStatus, Status> {
+        let (tell, told) = oneshot::channel();
+        self.shard.send(Order::Status(Box::new(move |status| {
+            let _ = tell.send(status);
+        })));
+        told.await.map_err(|_| ended())
+    }
+
+    /// The answers to a command: one, or for a cut two.
+    fn command(
+        &self,
+        volume: VolumeUid,
+        command: Command,
+    ) -> mpsc::UnboundedReceiver<Result<CommandAnswer, Refusal>> {
+        let (answer, answers) = mpsc::unbounded_channel();
+        let reply = Box::new(move |result| {
+            let _ = answer.send(result);
+        });
+        self.shard.send(Order::Command { volume, command, reply });
+        answers
+    }
+
+    async fn run(&self, volume: VolumeUid, command: Command) -> Result<CommandAnswer, Status> {
+        let mut answers = self.command(volume, command);
+        let result = answers.recv().await.ok_or_else(ended)?;
+        result.map_err(|refusal| status_of(&refusal))
+    }
+
+    /// A command that is done when a quorum has it durably.
+    async fn done(&self, volume: VolumeUid, command: Command) -> Result<v1::Done, Status> {
+        let at = match self.run(volume, command).await? {
+            CommandAnswer::Done { at } => Some(statuses::position(at)),
+            _ => None,
+        };
+        Ok(v1::Done { at })
+    }
+
+    /// The volume that is meant, as the catalog has it.
+    async fn volume(&self, of: Option<v1::VolumeRef>) -> Result<VolumeUid, Status> {
+        let of = of.ok_or_else(|| Status::invalid_argument("`volume` is missing"))?;
+        let record = self.books.volume(&of.name).await?;
+        let record = record.ok_or_else(|| {
+            Status::not_found(format!("there is no volume `{}` in the catalog", of.name))
+        })?;
+        if !of.uid.is_empty() && of.uid != record.record.uid.0 {
+            let name = of.name;
+            return Err(Status::not_found(format!("the volume `{name}` has another uid by now")));
+        }
+        Ok(record.record.uid)
+    }
+}
+
+fn ended() -> Status {
+    Status::unavailable("the node is about to end; ask again when it is back")
+}
+
+fn uid(bytes: &[u8], field: &str) -> Result<[u8; 16], Status> {
+    bytes.try_into().map_err(|_| {
+        Status::invalid_argument(format!("`{field}` has {} bytes and needs 16", bytes.len()))
+    })
+}

@@ -1,0 +1,135 @@
+//! Replicas: made, wiped, looked at.
+use block::ByteLen;
+use engine::{BlockSize, Compression};
+use proto::v1;
+use replication::words::{Incarnation, ReplicaId, VolumeUid};
+use tonic::Status;
+
+use super::{Admin, statuses, uid};
+use crate::random;
+use crate::shard::{Order, ReplicaSpec};
+
+impl Admin {
+    pub(super) async fn create_replica(
+        &self,
+        request: v1::CreateReplicaRequest,
+    ) -> Result<v1::CreateReplicaResponse, Status> {
+        let spec = spec(request)?;
+        let volume = spec.volume;
+        let made = self.order(|answer| Order::CreateReplica { spec, answer }).await;
+        let incarnation = match made {
+            // The same call again: what it made is still empty.
+            Err(status) if status.code() == tonic::Code::AlreadyExists => {
+                self.untouched(volume).await?.ok_or(status)?
+            }
+            other => other?.0,
+        };
+        Ok(v1::CreateReplicaResponse { incarnation })
+    }
+
+    /// The incarnation of a replica to which nothing has happened yet.
+    async fn untouched(&self, volume: VolumeUid) -> Result<Option<u64>, Status> {
+        let status = self.status().await?;
+        let mut replicas = status.replicas.iter();
+        let found = replicas.find(|replica| replica.volume == volume);
+        let empty = found.filter(|replica| replica.position == block::Position::default());
+        Ok(empty.map(|replica| replica.incarnation.0))
+    }
+
+    pub(super) async fn delete_replica(
+        &self,
+        request: v1::DeleteReplicaRequest,
+    ) -> Result<v1::DeleteReplicaResponse, Status> {
+        let of = request.volume.clone().unwrap_or_default();
+        let volume = VolumeUid(uid(&of.uid, "volume.uid")?);
+        // Asked anew: what is destroyed is judged by what the catalog has now, not by what the
+        // caller or this node remembers.
+        let membership = match self.books.fetch(&of.name).await? {
+            Some(known) if known.record.uid == volume => {
+                if request.catalog_version < known.record.object.version.0 {
+                    let (given, has) = (request.catalog_version, known.record.object.version.0);
+                    return Err(Status::failed_precondition(format!(
+                        "the volume's object has version {has} and the command knows {given}: look again"
+                    )));
+                }
+                known.record.object.membership.clone()
+            }
+            // The volume is gone from the catalog: nobody votes any more.
+            _ => replication::membership::Membership {
+                version: u64::MAX,
+                ..replication::membership::Membership::default()
+            },
+        };
+        let (replica, incarnation) = (ReplicaId(request.replica), Incarnation(request.incarnation));
+        let deleted = self
+            .order(|answer| Order::DeleteReplica {
+                volume,
+                replica,
+                incarnation,
+                membership,
+                answer,
+            })
+            .await;
+        match deleted {
+            // Done before.
+            Err(status) if status.code() == tonic::Code::NotFound => {}
+            other => other?,
+        }
+        Ok(v1::DeleteReplicaResponse {})
+    }
+
+    pub(super) async fn replicas(&self) -> Result<Vec<v1::Replica>, Status> {
+        let status = self.status().await?;
+        let mut replicas = Vec::new();
+        for replica in &status.replicas {
+            let place = self.books.place_of(replica.volume, self.node);
+            replicas.push(statuses::replica(replica, place));
+        }
+        Ok(replicas)
+    }
+
+    pub(super) async fn replica(
+        &self,
+        request: v1::GetReplicaRequest,
+    ) -> Result<v1::Replica, Status> {
+        let of = request.volume.unwrap_or_default();
+        let all = self.replicas().await?;
+        let is_it = |found: &v1::Replica| {
+            found.volume.as_ref().is_some_and(|volume| {
+                volume.name == of.name && (of.uid.is_empty() || of.uid == volume.uid)
+            })
+        };
+        all.into_iter().find(is_it).ok_or_else(|| {
+            Status::not_found(format!("the volume `{}` has no replica on this node", of.name))
+        })
+    }
+}
+
+fn spec(request: v1::CreateReplicaRequest) -> Result<ReplicaSpec, Status> {
+    let of = request.volume.unwrap_or_default();
+    let block_size = u64::from(request.block_size);
+    let block_size = BlockSize::new(block_size).ok_or_else(|| {
+        Status::invalid_argument(format!(
+            "`block_size` is {block_size}: it is a power of two from 512 to 131072"
+        ))
+    })?;
+    let compression: Compression = request.compression.parse().map_err(|_| {
+        Status::invalid_argument(format!("`compression`: there is no `{}`", request.compression))
+    })?;
+    if of.name.is_empty() {
+        return Err(Status::invalid_argument("`volume.name` is empty"));
+    }
+    Ok(ReplicaSpec {
+        volume: VolumeUid(uid(&of.uid, "volume.uid")?),
+        name: of.name,
+        pool: request.pool,
+        size: ByteLen(request.size),
+        block_size,
+        compression,
+        incarnation: Incarnation(random::number()),
+        workers: match request.zvol_workers {
+            0 => None,
+            workers => usize::try_from(workers).ok(),
+        },
+    })
+}

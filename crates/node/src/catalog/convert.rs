@@ -1,0 +1,164 @@
+//! Objects of the catalog as the machines know them, and back.
+use block::ByteLen;
+use proto::v1;
+use proto::v1::object::Body;
+use replication::catalog::{Role, VolumeObject};
+use replication::constants::HOLD_DEADLINE;
+use replication::membership::{Member, Membership, Voters};
+use replication::words::{CatalogVersion, Grant, Incarnation, NodeId, ReplicaId, Span, VolumeUid};
+use thiserror::Error;
+
+use super::Known;
+use crate::records::{Access, Chap, VolumeRecord};
+
+/// What a swap is to bring: against which version and grant, and what.
+pub type Wanted = (CatalogVersion, Grant, VolumeObject);
+
+/// An object that this node cannot work with.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the catalog's object `{name}` cannot be used: {what}")]
+pub struct Unusable {
+    pub name: String,
+    pub what: &'static str,
+}
+
+pub fn known(object: &v1::Object) -> Result<Known, Unusable> {
+    let name = object.key.as_ref().map(|key| key.name.clone()).unwrap_or_default();
+    let unusable = |what| Unusable { name: name.clone(), what };
+    let Some(Body::Volume(volume)) = &object.body else {
+        return Err(unusable("it is no volume"));
+    };
+    let uid = volume.uid.as_slice().try_into().map_err(|_| unusable("its uid has not 16 bytes"))?;
+    let quorum = volume.quorum.as_ref().ok_or_else(|| unusable("it has no quorum"))?;
+    let membership = quorum.membership.as_ref().map(membership).transpose().map_err(unusable)?;
+    let object = VolumeObject {
+        version: CatalogVersion(object.version),
+        grant: Grant(quorum.grant),
+        holder: NodeId(quorum.holder),
+        membership: membership.unwrap_or_default(),
+        desired: quorum.desired.iter().map(member).collect(),
+        role: match quorum.role() {
+            v1::Role::Secondary => Role::Secondary,
+            v1::Role::Primary | v1::Role::Unspecified => Role::Primary,
+        },
+        chosen: quorum.chosen,
+    };
+    let place = |place: &v1::Place| (ReplicaId(place.replica), NodeId(place.node));
+    Ok(Known {
+        record: VolumeRecord {
+            uid: VolumeUid(uid),
+            name: volume.name.clone(),
+            size: ByteLen(volume.size),
+            block_size: ByteLen(u64::from(volume.block_size)),
+            object,
+            places: volume.places.iter().map(place).collect(),
+            hold_deadline: match volume.hold_deadline_ms {
+                0 => HOLD_DEADLINE,
+                millis => Span::millis(millis),
+            },
+            access: access(volume),
+        },
+        deleting: volume.deleting,
+    })
+}
+
+fn access(volume: &v1::Volume) -> Access {
+    let chap = volume.chap.as_ref().map(|chap| Chap {
+        user: chap.user.clone(),
+        secret: chap.secret.clone(),
+        mutual: (!chap.mutual_user.is_empty())
+            .then(|| (chap.mutual_user.clone(), chap.mutual_secret.clone())),
+    });
+    Access { chap, initiators: volume.allowed_initiators.clone() }
+}
+
+fn member(member: &v1::Member) -> Member {
+    Member { replica: ReplicaId(member.replica), incarnation: Incarnation(member.incarnation) }
+}
+
+fn voters(voters: &v1::Voters) -> Result<Voters, &'static str> {
+    let rf = u8::try_from(voters.rf).map_err(|_| "its RF is no number of replicas")?;
+    Ok(Voters { members: voters.members.iter().map(member).collect(), rf })
+}
+
+fn membership(membership: &v1::Membership) -> Result<Membership, &'static str> {
+    let old = membership.voters.as_ref().ok_or("its membership has no voters")?;
+    Ok(Membership {
+        version: membership.version,
+        voters: voters(old)?,
+        next: membership.next.as_ref().map(voters).transpose()?,
+    })
+}
+
+pub fn quorum(object: &VolumeObject) -> v1::Quorum {
+    let member = |member: &Member| v1::Member {
+        replica: member.replica.0,
+        incarnation: member.incarnation.0,
+    };
+    v1::Quorum {
+        grant: object.grant.0,
+        holder: object.holder.0,
+        membership: Some(crate::admin::membership(&object.membership)),
+        desired: object.desired.iter().map(member).collect(),
+        role: match object.role {
+            Role::Primary => v1::Role::Primary,
+            Role::Secondary => v1::Role::Secondary,
+        }
+        .into(),
+        chosen: object.chosen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object() -> VolumeObject {
+        let member = |id| Member { replica: ReplicaId(id), incarnation: Incarnation(id * 7) };
+        let members: Vec<Member> = (1..=3).map(member).collect();
+        VolumeObject {
+            version: CatalogVersion(9),
+            grant: Grant(4),
+            holder: NodeId(2),
+            membership: Membership {
+                version: 5,
+                voters: Voters::of(&members[..2]),
+                next: Some(Voters::of(&members)),
+            },
+            desired: members,
+            role: Role::Secondary,
+            chosen: true,
+        }
+    }
+
+    fn stored(quorum: Option<v1::Quorum>) -> v1::Object {
+        let volume = v1::Volume {
+            uid: vec![3; 16],
+            name: "db".into(),
+            size: 1 << 20,
+            block_size: 4096,
+            quorum,
+            places: vec![v1::Place { replica: 1, node: 8, pool: "main".into() }],
+            ..v1::Volume::default()
+        };
+        let body = Some(Body::Volume(volume));
+        v1::Object { version: 9, body, ..v1::Object::default() }
+    }
+
+    /// Protects from a quorum that the catalog changes on the way.
+    #[test]
+    fn an_object_comes_back_as_it_was() {
+        let known = known(&stored(Some(quorum(&object())))).unwrap();
+        assert_eq!(known.record.object, object());
+        assert_eq!(known.record.places[&ReplicaId(1)], NodeId(8));
+        assert_eq!(known.record.hold_deadline, HOLD_DEADLINE);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said() {
+        let error = known(&stored(None)).unwrap_err();
+        assert_eq!(error.what, "it has no quorum");
+        let without = v1::Object { body: None, ..stored(None) };
+        assert_eq!(known(&without).unwrap_err().what, "it is no volume");
+    }
+}

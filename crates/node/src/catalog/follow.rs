@@ -1,0 +1,87 @@
+//! Keeps the copy of the catalog fresh, and tells the shard what changed.
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proto::catalog_client::News;
+use proto::v1;
+use proto::v1::object::Body;
+use tracing::{error, info, warn};
+
+use super::{Books, convert};
+use crate::shard::{Order, Sender};
+
+/// Names that were told since everything began anew: whatever is not among them is gone.
+#[derive(Default)]
+struct Told {
+    volumes: BTreeSet<String>,
+    nodes: BTreeSet<String>,
+}
+
+/// Never ends by itself.
+pub async fn follow(books: Arc<Books>, shard: Sender) {
+    let mut watch = books.client().watch(v1::Kind::Unspecified, None);
+    let mut told: Option<Told> = None;
+    loop {
+        match watch.next().await {
+            News::Everything => told = Some(Told::default()),
+            News::Object(object) => {
+                if let (Some(told), Some(key)) = (&mut told, &object.key) {
+                    match key.kind() {
+                        v1::Kind::Volume => told.volumes.insert(key.name.clone()),
+                        v1::Kind::Node => told.nodes.insert(key.name.clone()),
+                        v1::Kind::Unspecified => false,
+                    };
+                }
+                books.take(&object, &shard);
+            }
+            News::Current { .. } => {
+                if let Some(told) = told.take() {
+                    info!("the catalog is known");
+                    books.forget_all_but(&told);
+                    books.current.send_replace(true);
+                }
+            }
+            News::Lost { reason } => warn!(reason, "the catalog is away; volumes are served on"),
+        }
+    }
+}
+
+impl Books {
+    fn take(&self, object: &v1::Object, shard: &Sender) {
+        let Some(key) = &object.key else { return };
+        match (&object.body, key.kind()) {
+            (Some(Body::Volume(_)), _) => match convert::known(object) {
+                Ok(known) => {
+                    let record = known.record.clone();
+                    if let Err(error) = self.remember(object) {
+                        error!(%error, "what the catalog says cannot be remembered");
+                    }
+                    self.copy().volumes.insert(key.name.clone(), known);
+                    shard.send(Order::Record(Box::new(record)));
+                }
+                Err(unusable) => error!(%unusable, "a volume is left alone"),
+            },
+            (Some(Body::Node(node)), _) => {
+                self.copy().nodes.insert(key.name.clone(), node.clone());
+                shard.send(Order::Nodes(self.nodes()));
+            }
+            (None, v1::Kind::Volume) => {
+                self.copy().volumes.remove(&key.name);
+                if let Err(error) = self.memory.forget(&key.name) {
+                    warn!(%error, "a deleted volume is still remembered");
+                }
+            }
+            (None, v1::Kind::Node) => {
+                self.copy().nodes.remove(&key.name);
+                shard.send(Order::Nodes(self.nodes()));
+            }
+            (None, v1::Kind::Unspecified) => {}
+        }
+    }
+
+    fn forget_all_but(&self, told: &Told) {
+        let mut copy = self.copy();
+        copy.volumes.retain(|name, _| told.volumes.contains(name));
+        copy.nodes.retain(|name, _| told.nodes.contains(name));
+    }
+}

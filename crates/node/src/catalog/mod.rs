@@ -1,0 +1,227 @@
+//! The catalog as a node sees it: a copy that a watch keeps fresh, and questions of targets.
+mod convert;
+mod follow;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prost::Message;
+use proto::catalog_client::{CallError, Client, Swapped};
+use proto::v1;
+use proto::v1::object::Body;
+use proto::v1::swap_request::Change;
+use replication::catalog::{CatalogAnswer, CatalogAsk};
+use replication::words::{Boot, NodeId, ReplicaId, VolumeUid};
+use tokio::sync::watch;
+use tonic::Status;
+
+use crate::process::{Memory, MemoryError};
+use crate::records::{NodeBook, VolumeRecord};
+
+pub use convert::Unusable;
+pub use follow::follow;
+
+/// A volume as the catalog has it.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub record: VolumeRecord,
+    pub deleting: bool,
+}
+
+#[derive(Default)]
+struct Copy {
+    volumes: BTreeMap<String, Known>,
+    nodes: BTreeMap<String, v1::Node>,
+}
+
+/// What this node knows of the catalog. Whatever destroys something asks anew.
+pub struct Books {
+    client: Client,
+    node: NodeId,
+    memory: Arc<Memory>,
+    copy: Mutex<Copy>,
+    /// Turns true when everything was told once.
+    current: watch::Sender<bool>,
+    /// Runs of targets that were answered: only the first answer may come from memory.
+    answered: Mutex<BTreeSet<Boot>>,
+}
+
+impl Books {
+    pub fn new(client: Client, node: NodeId, memory: Arc<Memory>) -> Books {
+        Books {
+            client,
+            node,
+            memory,
+            copy: Mutex::default(),
+            current: watch::Sender::new(false),
+            answered: Mutex::default(),
+        }
+    }
+
+    /// Until the catalog has told everything.
+    pub async fn current(&self) {
+        let mut current = self.current.subscribe();
+        let waited = current.wait_for(|current| *current).await;
+        waited.expect("the sender lives as long as the books");
+    }
+
+    /// Volumes whose grant a node has: as the catalog says, or said when it could be asked.
+    pub fn granted_to(&self, node: NodeId) -> Vec<Known> {
+        let known: Vec<Known> = match *self.current.borrow() {
+            true => self.copy().volumes.values().cloned().collect(),
+            false => self.remembered(),
+        };
+        let is_own = |known: &Known| known.record.object.holder == node && !known.deleting;
+        known.into_iter().filter(is_own).collect()
+    }
+
+    fn remembered(&self) -> Vec<Known> {
+        let all = self.memory.all().unwrap_or_else(|error| {
+            tracing::error!(%error, "what was remembered of the catalog cannot be read");
+            Vec::new()
+        });
+        let known = |bytes: &Vec<u8>| {
+            let object = v1::Object::decode(bytes.as_slice()).ok()?;
+            convert::known(&object).ok()
+        };
+        all.iter().filter_map(known).collect()
+    }
+
+    /// Before anybody acts on it. Only volumes whose grant is here matter after a restart.
+    fn remember(&self, object: &v1::Object) -> Result<(), MemoryError> {
+        let Some(key) = &object.key else { return Ok(()) };
+        let Some(Body::Volume(volume)) = &object.body else { return Ok(()) };
+        let holder = volume.quorum.as_ref().map_or(0, |quorum| quorum.holder);
+        match holder == self.node.0 {
+            true => self.memory.keep(&key.name, &object.encode_to_vec()),
+            false => self.memory.forget(&key.name),
+        }
+    }
+
+    /// No invariant spans a panic: each use is one lookup or one replacement.
+    fn copy(&self) -> MutexGuard<'_, Copy> {
+        self.copy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// From the copy where it is there, otherwise from the catalog.
+    pub async fn volume(&self, name: &str) -> Result<Option<Known>, Status> {
+        let known = self.copy().volumes.get(name).cloned();
+        match known {
+            Some(known) => Ok(Some(known)),
+            None => self.fetch(name).await,
+        }
+    }
+
+    /// As the catalog has it now.
+    pub async fn fetch(&self, name: &str) -> Result<Option<Known>, Status> {
+        let object = self.client.get(&volume_key(name)).await;
+        let object = object.map_err(|error| Status::unavailable(error.to_string()))?;
+        let known = object.map(|object| convert::known(&object)).transpose();
+        let known = known.map_err(|unusable| Status::internal(unusable.to_string()))?;
+        if let Some(known) = &known {
+            self.copy().volumes.insert(name.into(), known.clone());
+        }
+        Ok(known)
+    }
+
+    pub fn place_of(&self, volume: VolumeUid, node: NodeId) -> Option<ReplicaId> {
+        let copy = self.copy();
+        let known = copy.volumes.values().find(|known| known.record.uid == volume)?;
+        let mut places = known.record.places.iter();
+        places.find(|(_, at)| **at == node).map(|(replica, _)| *replica)
+    }
+
+    /// Where the peers are that have an address which can be used.
+    pub fn nodes(&self) -> NodeBook {
+        let copy = self.copy();
+        let address = |node: &v1::Node| node.peer_address.parse::<SocketAddr>().ok();
+        let known = copy.nodes.values().filter_map(|node| Some((NodeId(node.id), address(node)?)));
+        known.collect()
+    }
+
+    /// What a target asks. `None`: the catalog could not answer; the target asks again by itself.
+    pub async fn answer(&self, name: &str, run: Boot, ask: CatalogAsk) -> Option<CatalogAnswer> {
+        let first = self.answered.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+        let is_get = matches!(ask, CatalogAsk::Get);
+        let answered = match ask {
+            CatalogAsk::Get => self.get(name).await,
+            CatalogAsk::Swap { expected, grant, object } => {
+                let wanted = (expected, grant, *object);
+                self.swap(name, wanted).await
+            }
+        };
+        match answered {
+            Ok(answer) => Some(answer),
+            // The same node may start again under its grant without the catalog (Q1).
+            Err(_) if first && is_get => {
+                let mut remembered = self.remembered().into_iter();
+                let known = remembered.find(|known| known.record.name == name)?;
+                Some(CatalogAnswer::Object(Box::new(known.record.object)))
+            }
+            Err(error) => {
+                tracing::warn!(volume = name, %error, "a target has to wait for the catalog");
+                None
+            }
+        }
+    }
+
+    async fn get(&self, name: &str) -> Result<CatalogAnswer, CallError> {
+        let object = self.client.get(&volume_key(name)).await?;
+        Ok(self.present(object.as_ref()))
+    }
+
+    async fn swap(
+        &self,
+        name: &str,
+        (expected, grant, wanted): convert::Wanted,
+    ) -> Result<CatalogAnswer, CallError> {
+        let key = volume_key(name);
+        let found = self.client.get(&key).await?;
+        let Some(object) = found.as_ref() else { return Ok(CatalogAnswer::Missing) };
+        let Some(Body::Volume(volume)) = &object.body else { return Ok(CatalogAnswer::Missing) };
+        let present_grant = volume.quorum.as_ref().map_or(0, |quorum| quorum.grant);
+        if object.version != expected.0 || present_grant != grant.0 {
+            return Ok(self.present(found.as_ref()));
+        }
+        // Everything but the quorum stays as it is.
+        let quorum = Some(convert::quorum(&wanted));
+        let next = v1::Volume { quorum, ..volume.clone() };
+        match self.client.swap(&key, expected.0, Change::Volume(next)).await? {
+            Swapped::Done(object) => Ok(match self.present(Some(&object)) {
+                CatalogAnswer::Object(object) => CatalogAnswer::Swapped(object),
+                other => other,
+            }),
+            Swapped::Conflict(object) => Ok(self.present(object.as_ref())),
+        }
+    }
+
+    /// What a target is told. It is remembered first: a target that cannot remember is told nothing.
+    fn present(&self, object: Option<&v1::Object>) -> CatalogAnswer {
+        let Some(object) = object else { return CatalogAnswer::Missing };
+        match convert::known(object) {
+            Ok(known) => {
+                if let Err(error) = self.remember(object) {
+                    tracing::error!(%error, "what the catalog says cannot be remembered");
+                }
+                CatalogAnswer::Object(Box::new(known.record.object))
+            }
+            Err(unusable) => {
+                tracing::error!(%unusable, "the catalog has an object that this node cannot use");
+                CatalogAnswer::Missing
+            }
+        }
+    }
+}
+
+pub fn volume_key(name: &str) -> v1::Key {
+    v1::Key { kind: v1::Kind::Volume.into(), name: name.into() }
+}
+
+pub fn node_key(name: &str) -> v1::Key {
+    v1::Key { kind: v1::Kind::Node.into(), name: name.into() }
+}

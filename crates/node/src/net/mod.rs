@@ -1,0 +1,4 @@
+//! Sockets, and what lies directly on them: framing and greeting of peers.
+pub mod frames;
+pub mod greeting;
+pub mod socket;

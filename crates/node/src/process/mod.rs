@@ -1,0 +1,184 @@
+//! The process of a node: one thread is the data plane, another talks to the catalog and to
+//! whoever administers the node.
+mod data;
+mod memory;
+mod register;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use certs::{Identity, ListenError, LoadError, Name};
+use mio::Poll;
+use proto::catalog_client::Client;
+use proto::v1::node_admin_server::NodeAdminServer;
+use replication::words::NodeId;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tonic::transport::Server;
+use tracing::{error, info, warn};
+
+use crate::admin::Admin;
+use crate::catalog::{Books, follow};
+use crate::shard::{Order, Report, Sender, Shard};
+
+pub use data::{DataError, PoolOption};
+pub use memory::{Memory, MemoryError};
+
+/// How long a node that starts waits for the catalog before it goes on with what it remembers.
+const CATALOG_PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub id: NodeId,
+    pub name: String,
+    /// Where it remembers what the catalog said.
+    pub state: PathBuf,
+    pub pools: Vec<PoolOption>,
+    pub peers: SocketAddr,
+    pub nbd: Option<SocketAddr>,
+    pub nbd_socket: Option<PathBuf>,
+    pub iscsi: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
+    pub admin: SocketAddr,
+    /// host:port of the catalog.
+    pub catalog: String,
+    /// The folder of a certificate. Without it only this machine can be served.
+    pub tls: Option<PathBuf>,
+}
+
+/// Where a node that runs can be reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    pub peers: SocketAddr,
+    pub nbd: Option<SocketAddr>,
+    pub iscsi: Option<SocketAddr>,
+    pub admin: SocketAddr,
+    pub metrics: Option<SocketAddr>,
+}
+
+#[derive(Debug, Error)]
+pub enum ServeError {
+    #[error(transparent)]
+    Certificate(#[from] LoadError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(
+        "{address} can be reached from other machines, and peers are not encrypted yet: listen for \
+         them on 127.0.0.1"
+    )]
+    PlainBeyondThisMachine { address: SocketAddr },
+    #[error(transparent)]
+    Connect(#[from] certs::ConnectError),
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    #[error("the node could not be started: {0}")]
+    Start(#[from] io::Error),
+    #[error("the admin server stopped: {0}")]
+    Server(#[from] tonic::transport::Error),
+    #[error("the data plane ended by itself")]
+    DataEnded,
+}
+
+/// Serves until `stop` comes to its end; then closes everything cleanly.
+pub async fn serve(
+    options: Options,
+    ready: impl FnOnce(Addresses) -> io::Result<()>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let identity = options.tls.as_deref().map(Identity::load).transpose()?;
+    if !options.peers.ip().is_loopback() {
+        return Err(ServeError::PlainBeyondThisMachine { address: options.peers });
+    }
+    let memory = Arc::new(Memory::open(&options.state)?);
+    let poll = Poll::new()?;
+    let (shard, orders) = Sender::new(Shard::waker(&poll)?);
+    let (report, reports) = mpsc::unbounded_channel();
+    let mut data = data::start(&options, poll, orders, report)?;
+    let (admin, incoming) = certs::listen(options.admin, identity.as_ref(), |from, why| {
+        warn!(?from, %why, "an administrator is refused");
+    })
+    .await?;
+    let metrics = match options.metrics {
+        Some(at) => Some(crate::metrics::serve(at, shard.clone()).await?),
+        None => None,
+    };
+    let addresses =
+        Addresses { peers: data.peers, nbd: data.nbd, iscsi: data.iscsi, admin, metrics };
+
+    let channel = certs::channel(&options.catalog, &Name::catalog(), identity.as_ref())?;
+    let books = Arc::new(Books::new(Client::new(channel), options.id, Arc::clone(&memory)));
+    tokio::spawn(follow(Arc::clone(&books), shard.clone()));
+    tokio::spawn(answer_targets(Arc::clone(&books), shard.clone(), reports));
+    // Whoever reads that this node is ready finds it in the catalog too, unless that is away.
+    let registering = register::register(Arc::clone(&books), options.clone(), addresses);
+    let mut registering = tokio::spawn(registering);
+    let registered = tokio::time::timeout(CATALOG_PATIENCE, &mut registering).await;
+    if registered.is_err() {
+        warn!("the catalog is away: it is told later where this node is");
+    }
+    tokio::spawn(resume(Arc::clone(&books), shard.clone(), options.id));
+
+    let service = NodeAdminServer::new(Admin::new(options.id, shard.clone(), books));
+    let server = Server::builder().serve_with_incoming(service, incoming);
+    ready(addresses)?;
+    info!(node = options.name, peers = %addresses.peers, admin = %addresses.admin, "serving");
+    tokio::select! {
+        served = server => served?,
+        ended = &mut data.ended => {
+            return Err(ended.map_or(ServeError::DataEnded, |end| match end {
+                Ok(()) => ServeError::DataEnded,
+                Err(error) => error.into(),
+            }));
+        }
+        () = stop => {}
+    }
+    info!("stopping");
+    shard.send(Order::End);
+    match data.ended.await {
+        Ok(ended) => Ok(ended?),
+        Err(_) => Err(ServeError::DataEnded),
+    }
+}
+
+/// Carries questions of targets to the catalog.
+async fn answer_targets(
+    books: Arc<Books>,
+    shard: Sender,
+    mut reports: mpsc::UnboundedReceiver<Report>,
+) {
+    while let Some(report) = reports.recv().await {
+        let Report::Catalog { volume, name, run, ask } = report else { continue };
+        let (books, shard) = (Arc::clone(&books), shard.clone());
+        tokio::spawn(async move {
+            if let Some(answer) = books.answer(&name, run, ask).await {
+                shard.send(Order::Catalog { volume, run, answer });
+            }
+        });
+    }
+}
+
+/// Targets that this node has the grant for start again by themselves.
+async fn resume(books: Arc<Books>, shard: Sender, node: NodeId) {
+    let known = tokio::time::timeout(CATALOG_PATIENCE, books.current()).await.is_ok();
+    if !known {
+        warn!("the catalog is away: going on with what it said before");
+    }
+    for known in books.granted_to(node) {
+        let name = known.record.name.clone();
+        shard.send(Order::StartTarget {
+            record: Box::new(known.record),
+            begin: replication::target::Begin::Granted,
+            answer: Box::new(move |started| {
+                if let Err(refusal) = started {
+                    error!(volume = name, %refusal, "a target does not start again");
+                }
+            }),
+        });
+    }
+}

@@ -1,0 +1,53 @@
+//! Tells the catalog where this node is.
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto::catalog_client::{CallError, Swapped};
+use proto::v1;
+use proto::v1::object::Body;
+use proto::v1::swap_request::Change;
+use tracing::{info, warn};
+
+use super::{Addresses, Options};
+use crate::catalog::{Books, node_key};
+
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Tries until the catalog has it.
+pub async fn register(books: Arc<Books>, options: Options, at: Addresses) {
+    let text = |address: Option<SocketAddr>| address.map(|at| at.to_string()).unwrap_or_default();
+    let node = v1::Node {
+        id: options.id.0,
+        name: options.name.clone(),
+        peer_address: at.peers.to_string(),
+        admin_address: at.admin.to_string(),
+        iscsi_address: text(at.iscsi),
+        nbd_address: text(at.nbd),
+    };
+    loop {
+        match tell(&books, &node).await {
+            Ok(true) => return info!("the catalog knows where this node is"),
+            Ok(false) => {}
+            Err(error) if error.may_pass() => {}
+            Err(error) => warn!(%error, "the catalog does not take this node"),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Whether the catalog has it now; if not, somebody else was faster.
+async fn tell(books: &Books, node: &v1::Node) -> Result<bool, CallError> {
+    let key = node_key(&node.name);
+    let present = books.client().get(&key).await?;
+    let version = present.as_ref().map_or(0, |object| object.version);
+    let same = matches!(
+        present.as_ref().and_then(|object| object.body.as_ref()),
+        Some(Body::Node(known)) if known == node
+    );
+    if same {
+        return Ok(true);
+    }
+    let swapped = books.client().swap(&key, version, Change::Node(node.clone())).await?;
+    Ok(matches!(swapped, Swapped::Done(_)))
+}

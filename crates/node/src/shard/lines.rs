@@ -1,0 +1,359 @@
+//! Everything that the loop watches beside pools: listeners and connections.
+use std::io;
+
+use block::Buf;
+use frontend::iscsi::{ConnNo, Event};
+use frontend::piece::Piece;
+use mio::event::Event as PollEvent;
+use mio::net::{TcpListener, UnixListener};
+use mio::{Interest, Token};
+use replication::words::{Moment, Span};
+use tracing::{debug, warn};
+
+use super::iscsi::Iscsi;
+use super::nbd::NbdLine;
+use super::peers::{Incoming, Outgoing, Stage, is_late};
+use super::pools::Payloads;
+use super::volumes::VolumeNo;
+use super::{LISTENERS_FROM, POOLS_FROM, Shard};
+use crate::net::frames::Frame;
+use crate::net::socket::{Got, Socket, Stream};
+
+/// Bytes of one read: as many requests as a busy client has in its socket.
+pub const SCRATCH: usize = 256 << 10;
+
+/// Reads of one line before others get their turn.
+const READS: usize = 4;
+
+/// How long a greeting may take.
+const GREETING: Span = Span::secs(5);
+
+/// Bytes that may wait to be sent to a client that does not read: beyond this it is not read from
+/// either.
+const UNSENT_MAX: usize = 64 << 20;
+
+/// What is offered on a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    Peers,
+    Nbd,
+    Iscsi,
+}
+
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+pub enum Role {
+    Outgoing(Outgoing),
+    Incoming(Incoming),
+    Nbd(Box<NbdLine>),
+    Iscsi(ConnNo),
+    /// Taken out, while what arrived is worked at.
+    Busy,
+}
+
+pub struct Line {
+    pub socket: Socket,
+    pub role: Role,
+    since: Moment,
+    /// It is among those that may have more to read.
+    readable: bool,
+    /// It has bytes that nobody wants now.
+    paused: bool,
+    unsent: bool,
+    /// To be closed as soon as what arrived was worked at.
+    closing: Option<String>,
+}
+
+impl Shard {
+    /// Listens from now on; `listener` does not block.
+    pub fn listen(&mut self, mut listener: Listener, service: Service) -> io::Result<()> {
+        let at = self.listeners.len();
+        let token = Token(LISTENERS_FROM + at);
+        let registry = self.poll.registry();
+        match &mut listener {
+            Listener::Tcp(socket) => registry.register(socket, token, Interest::READABLE)?,
+            Listener::Unix(socket) => registry.register(socket, token, Interest::READABLE)?,
+        }
+        self.listeners.push((listener, service));
+        Ok(())
+    }
+
+    /// Takes everybody who knocked. A shortage of descriptors is no reason to end.
+    pub(super) fn accept(&mut self, at: usize) {
+        loop {
+            let (listener, service) = &self.listeners[at];
+            let service = *service;
+            let stream = match listener {
+                Listener::Tcp(listener) => listener.accept().map(|(it, _)| Stream::Tcp(it)),
+                Listener::Unix(listener) => listener.accept().map(|(it, _)| Stream::Unix(it)),
+            };
+            match stream {
+                Ok(stream) => self.accepted(Socket::new(stream), service),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return warn!(?service, %error, "a connection cannot be accepted"),
+            }
+        }
+    }
+
+    fn accepted(&mut self, socket: Socket, service: Service) {
+        if let Some(tcp) = socket.tcp()
+            && let Err(error) = tcp.set_nodelay(true)
+        {
+            return debug!(%error, "a connection was gone before it began");
+        }
+        let added = match service {
+            Service::Peers => {
+                let role = Role::Incoming(Incoming::Greeting(Vec::new()));
+                self.add_line(socket, role).map(|_| ())
+            }
+            Service::Nbd => self.add_nbd(socket),
+            Service::Iscsi => self.add_iscsi(socket),
+        };
+        if let Err(error) = added {
+            warn!(?service, %error, "a connection cannot be watched");
+        }
+    }
+
+    pub(super) fn add_line(&mut self, mut socket: Socket, role: Role) -> io::Result<usize> {
+        let entry = self.lines.vacant_entry();
+        let at = entry.key();
+        if at >= POOLS_FROM {
+            return Err(io::Error::other("too many connections"));
+        }
+        socket.register(self.poll.registry(), Token(at))?;
+        entry.insert(Line {
+            socket,
+            role,
+            since: self.now,
+            readable: false,
+            paused: false,
+            unsent: false,
+            closing: None,
+        });
+        Ok(at)
+    }
+
+    pub(super) fn line_event(&mut self, at: usize, event: &PollEvent) {
+        if event.is_writable() || event.is_error() || event.is_write_closed() {
+            self.dialled(at);
+            self.mark_unsent(at);
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.mark_readable(at);
+        }
+    }
+
+    pub(super) fn mark_readable(&mut self, at: usize) {
+        if let Some(line) = self.lines.get_mut(at)
+            && !std::mem::replace(&mut line.readable, true)
+        {
+            self.readable.push(at);
+        }
+    }
+
+    fn mark_unsent(&mut self, at: usize) {
+        if let Some(line) = self.lines.get_mut(at)
+            && line.socket.queued() > 0
+            && !std::mem::replace(&mut line.unsent, true)
+        {
+            self.unsent.push(at);
+        }
+    }
+
+    /// Takes what arrived, a fair share of each line.
+    pub(super) fn read_lines(&mut self) {
+        for at in std::mem::take(&mut self.readable) {
+            let Some(line) = self.lines.get_mut(at) else { continue };
+            line.readable = false;
+            let mut more = true;
+            for _ in 0..READS {
+                more = self.read_line(at);
+                if !more {
+                    break;
+                }
+            }
+            if more {
+                self.mark_readable(at);
+            }
+        }
+    }
+
+    /// Whether there may be more.
+    fn read_line(&mut self, at: usize) -> bool {
+        let Some(line) = self.lines.get_mut(at) else { return false };
+        if !line.wants_bytes(&self.iscsi) {
+            line.paused = true;
+            return false;
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut role = std::mem::replace(&mut line.role, Role::Busy);
+        let landing = match &mut role {
+            Role::Iscsi(conn) => self.iscsi.landing(*conn),
+            other => other.landing(),
+        };
+        let more = match line.socket.read(landing, &mut scratch) {
+            Ok(Got::Bytes { landed, scratch: len }) => {
+                self.received(at, &mut role, landed, &scratch[..len]);
+                len == scratch.len() || landed > 0
+            }
+            Ok(Got::Nothing) => false,
+            Ok(Got::End) => {
+                line.closing = Some("the other side has closed".into());
+                false
+            }
+            Err(error) => {
+                line.closing = Some(error.to_string());
+                false
+            }
+        };
+        self.scratch = scratch;
+        self.put_back(at, role);
+        more
+    }
+
+    fn received(&mut self, at: usize, role: &mut Role, landed: usize, bytes: &[u8]) {
+        match role {
+            Role::Outgoing(outgoing) => {
+                let mut frames = Vec::new();
+                if let Stage::Up(stream) = &mut outgoing.stage {
+                    stream.landed(landed, &mut frames);
+                }
+                self.outgoing_frames(at, outgoing, frames);
+                self.outgoing_received(at, outgoing, bytes);
+            }
+            Role::Incoming(incoming) => {
+                let mut frames: Vec<Frame> = Vec::new();
+                if let Incoming::Up { frames: stream, .. } = incoming {
+                    stream.landed(landed, &mut frames);
+                }
+                self.incoming_frames(at, incoming, frames);
+                self.incoming_received(at, incoming, bytes);
+            }
+            Role::Nbd(nbd) => self.nbd_received(at, nbd, landed, bytes),
+            Role::Iscsi(conn) => {
+                let conn = *conn;
+                if landed > 0 {
+                    self.step_portal(Event::Landed { conn, len: landed });
+                }
+                if !bytes.is_empty() {
+                    self.step_portal(Event::Received { conn, bytes });
+                }
+            }
+            Role::Busy => unreachable!("a role is taken out once"),
+        }
+    }
+
+    pub(super) fn put_back(&mut self, at: usize, role: Role) {
+        let Some(line) = self.lines.get_mut(at) else { return };
+        line.role = role;
+        if let Some(reason) = line.closing.take() {
+            self.close_line(at, &reason);
+        }
+    }
+
+    /// Memory for what arrives for a volume.
+    pub(super) fn memory(&mut self, volume: Option<VolumeNo>) -> impl FnMut(usize) -> Buf + '_ {
+        let pool = self.payload_pool(volume);
+        let mut payloads = Payloads(pool.map(|pool| &mut self.pools[pool].host));
+        move |len| frontend::ask::Buffers::take(&mut payloads, len)
+    }
+
+    pub(super) fn send_piece(&mut self, at: usize, piece: Piece) {
+        if let Some(line) = self.lines.get_mut(at) {
+            line.socket.push(piece);
+            self.mark_unsent(at);
+        }
+    }
+
+    pub(super) fn send_lines(&mut self) {
+        for at in std::mem::take(&mut self.unsent) {
+            self.flush_line(at);
+        }
+    }
+
+    pub(super) fn flush_line(&mut self, at: usize) {
+        let Some(line) = self.lines.get_mut(at) else { return };
+        line.unsent = false;
+        // Nothing can be sent before the connection is there; it will be writable then.
+        if let Role::Outgoing(Outgoing { stage: Stage::Connecting, .. }) = line.role {
+            return;
+        }
+        if let Err(error) = line.socket.flush() {
+            return self.close_line(at, &error.to_string());
+        }
+        self.go_on_reading(at);
+    }
+
+    /// Reads on where that was paused, if there is room again.
+    pub(super) fn go_on_reading(&mut self, at: usize) {
+        let Some(line) = self.lines.get_mut(at) else { return };
+        if line.paused && line.wants_bytes(&self.iscsi) {
+            line.paused = false;
+            self.mark_readable(at);
+        }
+    }
+
+    /// Where the other side is, for people.
+    pub(super) fn address_of(&self, at: usize) -> String {
+        let tcp = self.lines.get(at).and_then(|line| line.socket.tcp());
+        match tcp.map(|tcp| tcp.peer_addr()) {
+            Some(Ok(address)) => address.to_string(),
+            Some(Err(_)) => String::new(),
+            None => "unix".into(),
+        }
+    }
+
+    pub(super) fn close_line(&mut self, at: usize, reason: &str) {
+        let Some(line) = self.lines.get_mut(at) else { return };
+        if matches!(line.role, Role::Busy) {
+            line.closing.get_or_insert_with(|| reason.into());
+            return;
+        }
+        let line = self.lines.remove(at);
+        debug!(reason, line = at, "connection closed");
+        match line.role {
+            Role::Outgoing(outgoing) => self.outgoing_lost(&outgoing),
+            Role::Incoming(incoming) => self.incoming_lost(&incoming),
+            Role::Nbd(nbd) => self.nbd_lost(&nbd),
+            Role::Iscsi(conn) => self.iscsi_lost(conn),
+            Role::Busy => {}
+        }
+    }
+
+    pub(super) fn tick_lines(&mut self) {
+        let (now, lines) = (self.now, &self.lines);
+        let late = |line: &Line| is_late(line) && now >= line.since + GREETING;
+        let late: Vec<usize> =
+            lines.iter().filter(|(_, line)| late(line)).map(|(at, _)| at).collect();
+        for at in late {
+            self.close_line(at, "the greeting took too long");
+        }
+    }
+}
+
+impl Line {
+    fn wants_bytes(&self, iscsi: &Iscsi) -> bool {
+        let room = self.socket.queued() < UNSENT_MAX;
+        room && match &self.role {
+            Role::Nbd(nbd) => nbd.machine.wants_bytes(),
+            Role::Iscsi(conn) => iscsi.wants_bytes(*conn),
+            Role::Outgoing(_) | Role::Incoming(_) | Role::Busy => true,
+        }
+    }
+}
+
+impl Role {
+    fn landing(&mut self) -> &mut [u8] {
+        match self {
+            Role::Outgoing(Outgoing { stage: Stage::Up(frames), .. }) => frames.landing(),
+            Role::Incoming(Incoming::Up { frames, .. }) => frames.landing(),
+            Role::Nbd(nbd) => nbd.machine.landing(),
+            Role::Outgoing(_) | Role::Incoming(_) | Role::Iscsi(_) | Role::Busy => &mut [],
+        }
+    }
+}

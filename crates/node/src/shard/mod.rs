@@ -1,0 +1,209 @@
+//! The loop that owns the data plane of a node: pools, replicas, targets, and every socket.
+//!
+//! One turn: whatever arrived on sockets, from the disks and from outside is given to the machines;
+//! what they want goes to other machines, to the disks and to sockets, until nothing moves any more;
+//! then everything that is to be sent leaves in one call per socket, and the loop sleeps. So a turn
+//! batches by itself: the busier the node, the more goes with each system call.
+//!
+//! The way of a write: `read_lines` (lines.rs) takes it off a socket, `nbd.rs` or `iscsi.rs` turns it
+//! into a request, the target's machine (`targets.rs`) sends entries to replicas here (`replicas.rs`)
+//! and elsewhere (`peers.rs`), pools answer, and the reply goes back the same way.
+mod asks;
+mod boot;
+mod iscsi;
+mod journal;
+mod lines;
+mod nbd;
+mod orders;
+mod peers;
+mod pools;
+mod replicas;
+mod sender;
+mod status;
+mod targets;
+mod volumes;
+
+use std::io;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use mio::{Events, Poll, Token, Waker};
+use replication::words::{Boot, Moment, NodeId, Span};
+use slab::Slab;
+
+use crate::clock;
+use crate::records::NodeBook;
+use iscsi::Iscsi;
+use lines::Line;
+use pools::PoolRun;
+use volumes::Volumes;
+
+pub use boot::kernel_boot;
+pub use iscsi::IQN;
+pub use lines::{Listener, Service};
+pub use orders::{Order, Refusal, ReplicaSpec, Reply, Report};
+pub use pools::PoolPlace;
+pub use sender::Sender;
+pub use status::{
+    ConnectionStatus, PoolStatus, Protocol, ReplicaStatus, ShardStatus, TargetStatus,
+};
+
+/// Machines are told the time this often.
+const TICK: Span = Span::millis(100);
+
+/// The token of orders from outside; lines and pools have others.
+const ORDERS: Token = Token(usize::MAX);
+
+/// Pools come behind all lines, and listeners behind all pools: more lines than this are not
+/// accepted.
+const POOLS_FROM: usize = 1 << 20;
+const LISTENERS_FROM: usize = 2 << 20;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub node: NodeId,
+    /// This run of the process.
+    pub boot: Boot,
+}
+
+/// Numbers that are never given twice in one run.
+#[derive(Debug, Default)]
+struct Numbers {
+    last: u64,
+}
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}
+
+pub struct Shard {
+    config: Config,
+    poll: Poll,
+    orders: Receiver<Order>,
+    /// To whoever talks to the catalog.
+    report: Box<dyn Fn(Report) + Send>,
+    pools: Vec<PoolRun>,
+    volumes: Volumes,
+    listeners: Vec<(Listener, Service)>,
+    lines: Slab<Line>,
+    iscsi: Iscsi,
+    /// Lines that may have more to read than was taken.
+    readable: Vec<usize>,
+    /// Lines that have something to send.
+    unsent: Vec<usize>,
+    nodes: NodeBook,
+    numbers: Numbers,
+    now: Moment,
+    ticked: Moment,
+    /// When changes were last looked for.
+    looked: Moment,
+    /// Set by the order to end: the loop stops when everything is closed.
+    ending: Option<orders::Ending>,
+    scratch: Vec<u8>,
+}
+
+impl Shard {
+    pub fn new(
+        config: Config,
+        poll: Poll,
+        orders: Receiver<Order>,
+        report: Box<dyn Fn(Report) + Send>,
+    ) -> Shard {
+        Shard {
+            config,
+            poll,
+            orders,
+            report,
+            pools: Vec::new(),
+            volumes: Volumes::default(),
+            listeners: Vec::new(),
+            lines: Slab::new(),
+            iscsi: Iscsi::default(),
+            readable: Vec::new(),
+            unsent: Vec::new(),
+            nodes: NodeBook::new(),
+            numbers: Numbers::default(),
+            now: clock::now(),
+            ticked: Moment(0),
+            looked: Moment(0),
+            ending: None,
+            scratch: vec![0; lines::SCRATCH],
+        }
+    }
+
+    /// Rings when an order was sent.
+    pub fn waker(poll: &Poll) -> io::Result<Waker> {
+        Waker::new(poll.registry(), ORDERS)
+    }
+
+    /// Runs until it is told to end.
+    pub fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        while !self.has_ended() {
+            let sleep = if self.readable.is_empty() { self.until_tick() } else { Duration::ZERO };
+            match self.poll.poll(&mut events, Some(sleep)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                done => done?,
+            }
+            self.now = clock::now();
+            for event in &events {
+                match event.token() {
+                    ORDERS => self.take_orders(),
+                    Token(at) if at >= LISTENERS_FROM => self.accept(at - LISTENERS_FROM),
+                    // Pools are polled in every turn.
+                    Token(at) if at >= POOLS_FROM => {}
+                    Token(at) => self.line_event(at, event),
+                }
+            }
+            self.read_lines();
+            self.tick();
+            self.turn();
+            self.send_lines();
+        }
+        Ok(())
+    }
+
+    fn until_tick(&self) -> Duration {
+        let next = self.ticked + TICK;
+        Duration::from_micros(next.since(clock::now()).0)
+    }
+
+    fn tick(&mut self) {
+        if self.now < self.ticked + TICK {
+            return;
+        }
+        self.ticked = self.now;
+        self.tick_machines();
+        self.tick_pools();
+        self.tick_lines();
+        self.tick_iscsi();
+        self.tell_sizes();
+        self.log_changes();
+        self.go_on_ending();
+    }
+
+    /// Carries everything between machines and pools until nothing moves.
+    fn turn(&mut self) {
+        let mut quiet = false;
+        loop {
+            let stored = self.poll_pools();
+            let awake = self.volumes.take_awake();
+            if awake.is_empty() && !stored {
+                // What a pool began just now may be done already: looking once more is cheaper than
+                // going to sleep and being woken.
+                if std::mem::replace(&mut quiet, true) {
+                    return;
+                }
+                continue;
+            }
+            quiet = false;
+            for volume in awake {
+                self.run_replica(volume);
+                self.run_target(volume);
+            }
+        }
+    }
+}

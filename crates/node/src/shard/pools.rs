@@ -1,0 +1,190 @@
+//! The pools of a shard, and what their disks finished.
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+
+use block::Buf;
+use disk::FileDisk;
+use engine::Pool;
+use frontend::ask::Buffers;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+use replication::replica::Event;
+use replication::store::{StoreError, StoreOp, StoreReply, StoreTag};
+use replication::words::{Powered, VolumeUid};
+use tracing::error;
+
+use super::volumes::VolumeNo;
+use super::{POOLS_FROM, Shard};
+use crate::store::Host;
+
+/// Tags from here on belong to the shard; below are the replicas' own.
+const OWN_TAGS: u64 = 1 << 63;
+
+/// A pool that a node is to serve.
+#[derive(Clone, Debug)]
+pub struct PoolPlace {
+    pub name: String,
+    pub path: PathBuf,
+    /// Kernel and device, to tell whether a restart may have lost something.
+    pub powered: Powered,
+}
+
+pub struct PoolRun {
+    pub place: PoolPlace,
+    pub host: Host<FileDisk>,
+    /// It was told to the log that it has failed.
+    mourned: bool,
+    /// Answers since the last tick: a pool without any is idle.
+    busy: bool,
+    /// Creations and deletions under way, by tag.
+    pub own: Vec<(StoreTag, OwnWork)>,
+}
+
+/// What the shard itself asked of a pool.
+pub enum OwnWork {
+    Create(super::replicas::Creation),
+    Delete(VolumeNo, super::orders::Answer<()>),
+}
+
+/// Memory for payloads, of the pool that they will be written to where there is one.
+pub struct Payloads<'a>(pub Option<&'a mut Host<FileDisk>>);
+
+impl Buffers for Payloads<'_> {
+    fn take(&mut self, len: usize) -> Buf {
+        match &mut self.0 {
+            Some(host) => host.pool_mut().buffer(len),
+            None => Buf::zeroed(len),
+        }
+    }
+}
+
+impl Shard {
+    /// Takes a pool over. It must have been opened on the thread that runs the shard, since its
+    /// ring is bound to that.
+    pub fn add_pool(&mut self, place: PoolPlace, pool: Pool<FileDisk>) -> io::Result<()> {
+        let number = self.pools.len();
+        let mut host = Host::new(pool);
+        let fd = host.pool_mut().disk_mut().bell()?.as_raw_fd();
+        let token = Token(POOLS_FROM + number);
+        self.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE)?;
+        let volumes = host.volumes();
+        self.pools.push(PoolRun { place, host, mourned: false, busy: false, own: Vec::new() });
+        for volume in volumes {
+            self.open_replica(number, volume);
+        }
+        Ok(())
+    }
+
+    pub(super) fn own_tag(&mut self) -> StoreTag {
+        StoreTag(OWN_TAGS | self.numbers.next())
+    }
+
+    pub(super) fn submit(&mut self, pool: usize, volume: VolumeUid, tag: StoreTag, op: StoreOp) {
+        self.pools[pool].host.submit(volume, tag, op);
+    }
+
+    /// Gives what the pools finished to the replicas; whether there was anything.
+    pub(super) fn poll_pools(&mut self) -> bool {
+        let mut any = false;
+        for number in 0..self.pools.len() {
+            let answers = self.pools[number].host.poll();
+            if answers.is_empty() {
+                continue;
+            }
+            any = true;
+            self.pools[number].busy = true;
+            for (uid, tag, result) in answers {
+                self.stored(number, uid, tag, result);
+            }
+        }
+        any
+    }
+
+    fn stored(
+        &mut self,
+        pool: usize,
+        uid: VolumeUid,
+        tag: StoreTag,
+        result: Result<StoreReply, StoreError>,
+    ) {
+        if tag.0 >= OWN_TAGS {
+            return self.own_work_done(pool, uid, tag, result.map(|_| ()));
+        }
+        let Some(number) = self.volumes.known(uid) else { return };
+        let Some(replica) = self.volumes.replica(number) else { return };
+        replica.answered();
+        replica.events.push(Event::Stored { tag, result });
+        self.submit_waiting(number);
+        self.volumes.wake(number);
+    }
+
+    fn own_work_done(
+        &mut self,
+        pool: usize,
+        uid: VolumeUid,
+        tag: StoreTag,
+        result: Result<(), StoreError>,
+    ) {
+        let own = &mut self.pools[pool].own;
+        let Some(at) = own.iter().position(|(of, _)| *of == tag) else { return };
+        match own.swap_remove(at).1 {
+            OwnWork::Create(creation) => self.created(pool, uid, creation, result),
+            OwnWork::Delete(volume, answer) => self.deleted(volume, answer, result),
+        }
+    }
+
+    pub(super) fn tick_pools(&mut self) {
+        for pool in &mut self.pools {
+            if !std::mem::take(&mut pool.busy) {
+                pool.host.pool_mut().idle();
+            }
+            if let Some(reason) = pool.host.pool().info().failed
+                && !std::mem::replace(&mut pool.mourned, true)
+            {
+                error!(pool = pool.place.name, %reason, "the pool has failed; its replicas are out");
+            }
+        }
+    }
+
+    /// The pool in which payloads of a volume should lie.
+    pub(super) fn payload_pool(&self, volume: Option<VolumeNo>) -> Option<usize> {
+        let own = volume.and_then(|number| self.volumes.get(number).replica.as_ref());
+        own.map(|replica| replica.pool).or((!self.pools.is_empty()).then_some(0))
+    }
+}
+
+/// Operations that wait because a replica may have only so many under way.
+#[derive(Default)]
+pub struct Workers {
+    /// `None`: as many as the engine takes.
+    pub limit: Option<usize>,
+    pub under_way: usize,
+    pub waiting: VecDeque<(StoreTag, StoreOp)>,
+}
+
+impl Workers {
+    pub fn is_free(&self) -> bool {
+        self.waiting.is_empty() && self.limit.is_none_or(|limit| self.under_way < limit)
+    }
+
+    /// The next that may begin, now that others are done.
+    pub fn next(&mut self) -> Option<(StoreTag, StoreOp)> {
+        if self.limit.is_some_and(|limit| self.under_way >= limit) {
+            return None;
+        }
+        self.waiting.pop_front()
+    }
+}
+
+impl Shard {
+    /// Closes all pools, which makes everything durable. The loop must have ended.
+    pub fn close_pools(&mut self) -> Result<(), engine::CheckpointError> {
+        self.lines.clear();
+        for pool in self.pools.drain(..) {
+            pool.host.into_pool().close()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! The replicas of this node: their machines between links and pools.
+use std::collections::HashMap;
+
+use engine::VolumeSpec;
+use replication::membership::{Member, Membership};
+use replication::message::ForTarget;
+use replication::replica::{CREDIT, Event, LinkId, Output, Replica, Run};
+use replication::store::StoreError;
+use replication::words::{Incarnation, ReplicaId, VolumeUid};
+use tracing::{error, info};
+
+use super::Shard;
+use super::orders::{Answer, Refusal, ReplicaSpec};
+use super::pools::{OwnWork, Workers};
+use super::volumes::VolumeNo;
+
+/// The other end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// In this shard: messages are handed over as they are.
+    Here,
+    Line(usize),
+}
+
+pub struct ReplicaRun {
+    pub machine: Replica,
+    pub pool: usize,
+    pub events: Vec<Event>,
+    pub links: HashMap<LinkId, End>,
+    pub workers: Workers,
+    out: Vec<Output>,
+    pub closed: bool,
+}
+
+/// A replica that is being made.
+pub struct Creation {
+    pub volume: VolumeNo,
+    pub incarnation: Incarnation,
+    pub workers: Option<usize>,
+    pub answer: Answer<Incarnation>,
+}
+
+impl ReplicaRun {
+    pub fn answered(&mut self) {
+        self.workers.under_way -= 1;
+    }
+}
+
+impl Shard {
+    /// Opens a replica that a pool has.
+    pub(super) fn open_replica(&mut self, pool: usize, uid: VolumeUid) {
+        let Some(facts) = self.pools[pool].host.facts(uid) else { return };
+        let number = self.volumes.number(uid);
+        let place = &self.pools[pool].place;
+        let run = Run { boot: self.config.boot, powered: place.powered, credit: CREDIT };
+        let mut out = Vec::new();
+        match Replica::open(facts, run, self.now, &mut out) {
+            Ok(machine) => {
+                info!(pool = place.name, position = ?machine.position(), "replica opened");
+                self.volumes.get_mut(number).replica = Some(ReplicaRun {
+                    machine,
+                    pool,
+                    events: Vec::new(),
+                    links: HashMap::new(),
+                    workers: Workers::default(),
+                    out,
+                    closed: false,
+                });
+                self.carry_replica(number);
+            }
+            Err(reason) => {
+                error!(pool = place.name, %reason, "a replica's state cannot be read: it stays out");
+            }
+        }
+    }
+
+    pub(super) fn run_replica(&mut self, number: VolumeNo) {
+        let now = self.now;
+        let Some(replica) = self.volumes.replica(number) else { return };
+        replica.machine.step_all(now, &mut replica.events, &mut replica.out);
+        self.carry_replica(number);
+    }
+
+    fn carry_replica(&mut self, number: VolumeNo) {
+        let Some(replica) = self.volumes.replica(number) else { return };
+        let mut out = std::mem::take(&mut replica.out);
+        for output in out.drain(..) {
+            match output {
+                Output::Store { tag, op } => {
+                    let run = self.volumes.get_mut(number);
+                    let replica = run.replica.as_mut().expect("it is running");
+                    if !replica.workers.is_free() {
+                        replica.workers.waiting.push_back((tag, op));
+                        continue;
+                    }
+                    replica.workers.under_way += 1;
+                    let (pool, uid) = (replica.pool, run.uid);
+                    self.submit(pool, uid, tag, op);
+                }
+                Output::Send { link, message } => self.replica_says(number, link, message),
+                Output::Drop { link } => self.replica_drops(number, link),
+                Output::Closed => {
+                    if let Some(replica) = self.volumes.replica(number) {
+                        replica.closed = true;
+                    }
+                }
+            }
+        }
+        if let Some(replica) = self.volumes.replica(number) {
+            replica.out = out;
+        }
+    }
+
+    /// What waited because of the bound on concurrent operations.
+    pub(super) fn submit_waiting(&mut self, number: VolumeNo) {
+        while let Some(replica) = self.volumes.replica(number)
+            && let Some((tag, op)) = replica.workers.next()
+        {
+            replica.workers.under_way += 1;
+            let (pool, uid) = (replica.pool, self.volumes.get(number).uid);
+            self.submit(pool, uid, tag, op);
+        }
+    }
+
+    fn replica_says(&mut self, number: VolumeNo, link: LinkId, message: ForTarget) {
+        let Some(replica) = self.volumes.replica(number) else { return };
+        match replica.links.get(&link) {
+            Some(End::Here) => self.tell_local_target(number, link, message),
+            Some(End::Line(line)) => {
+                let line = *line;
+                self.send_frame(line, replication::message::encode_to_target(&message));
+            }
+            None => {}
+        }
+    }
+
+    fn replica_drops(&mut self, number: VolumeNo, link: LinkId) {
+        let end = self.volumes.replica(number).and_then(|replica| replica.links.remove(&link));
+        match end {
+            Some(End::Here) => self.local_link_lost(number, link),
+            Some(End::Line(line)) => self.close_line(line, "the replica follows another target"),
+            None => {}
+        }
+    }
+
+    /// To the replica, from whoever is at the other end.
+    pub(super) fn tell_replica(&mut self, number: VolumeNo, event: Event) {
+        if let Some(replica) = self.volumes.replica(number) {
+            replica.events.push(event);
+            self.volumes.wake(number);
+        }
+    }
+
+    pub(super) fn create_replica(&mut self, spec: ReplicaSpec, answer: Answer<Incarnation>) {
+        let Some(pool) = self.pools.iter().position(|pool| pool.place.name == spec.pool) else {
+            return answer(Err(Refusal::UnknownPool { pool: spec.pool }));
+        };
+        let number = self.volumes.number(spec.volume);
+        if self.volumes.get(number).replica.is_some() {
+            return answer(Err(Refusal::ReplicaExists));
+        }
+        let tag = self.own_tag();
+        let (incarnation, workers) = (spec.incarnation, spec.workers);
+        let creation = Creation { volume: number, incarnation, workers, answer };
+        self.pools[pool].own.push((tag, OwnWork::Create(creation)));
+        let wanted = VolumeSpec {
+            name: spec.name,
+            size: spec.size,
+            block_size: spec.block_size,
+            compression: spec.compression,
+            uid: spec.volume.0,
+        };
+        self.pools[pool].host.create(spec.volume, tag, wanted, incarnation);
+    }
+
+    pub(super) fn created(
+        &mut self,
+        pool: usize,
+        uid: VolumeUid,
+        creation: Creation,
+        result: Result<(), StoreError>,
+    ) {
+        if let Err(error) = result {
+            return (creation.answer)(Err(Refusal::Store(error)));
+        }
+        self.open_replica(pool, uid);
+        if let Some(replica) = self.volumes.replica(creation.volume) {
+            replica.workers.limit = creation.workers;
+        }
+        self.volumes.wake(creation.volume);
+        (creation.answer)(Ok(creation.incarnation));
+    }
+
+    /// Q13: only a content that has no vote, and only the one that is meant.
+    pub(super) fn delete_replica(
+        &mut self,
+        volume: VolumeUid,
+        (replica, incarnation): (ReplicaId, Incarnation),
+        membership: &Membership,
+        answer: Answer<()>,
+    ) {
+        let found = self.volumes.known(volume).filter(|at| self.volumes.get(*at).replica.is_some());
+        let Some(number) = found else { return answer(Err(Refusal::NoReplica)) };
+        let run = self.volumes.replica(number).expect("it was found");
+        if let Err(refusal) = run.machine.may_wipe(Member { replica, incarnation }, membership) {
+            return answer(Err(Refusal::Wipe(refusal)));
+        }
+        let run = self.volumes.get_mut(number).replica.take().expect("it was found");
+        for (link, end) in run.links {
+            match end {
+                End::Here => self.local_link_lost(number, link),
+                End::Line(line) => self.close_line(line, "the replica is deleted"),
+            }
+        }
+        let tag = self.own_tag();
+        let pool = &mut self.pools[run.pool];
+        pool.own.push((tag, OwnWork::Delete(number, answer)));
+        pool.host.delete(volume, tag);
+    }
+
+    pub(super) fn deleted(
+        &mut self,
+        number: VolumeNo,
+        answer: Answer<()>,
+        result: Result<(), StoreError>,
+    ) {
+        info!(volume = ?self.volumes.get(number).uid, ok = result.is_ok(), "replica deleted");
+        answer(result.map_err(Refusal::Store));
+    }
+}

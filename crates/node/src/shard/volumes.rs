@@ -1,0 +1,83 @@
+//! The volumes that a shard has something of: a replica, a target, or both.
+use std::collections::HashMap;
+
+use replication::words::VolumeUid;
+
+use super::replicas::ReplicaRun;
+use super::targets::TargetRun;
+
+/// A volume of this shard. It keeps its number as long as the process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeNo(usize);
+
+pub struct VolumeRun {
+    pub uid: VolumeUid,
+    pub replica: Option<ReplicaRun>,
+    pub target: Option<TargetRun>,
+    /// Something of it has events.
+    awake: bool,
+}
+
+#[derive(Default)]
+pub struct Volumes {
+    all: Vec<VolumeRun>,
+    by_uid: HashMap<VolumeUid, VolumeNo>,
+    awake: Vec<VolumeNo>,
+}
+
+impl Volumes {
+    /// The number of a volume, which it gets here if it has none.
+    pub fn number(&mut self, uid: VolumeUid) -> VolumeNo {
+        *self.by_uid.entry(uid).or_insert_with(|| {
+            self.all.push(VolumeRun { uid, replica: None, target: None, awake: false });
+            VolumeNo(self.all.len() - 1)
+        })
+    }
+
+    pub fn known(&self, uid: VolumeUid) -> Option<VolumeNo> {
+        self.by_uid.get(&uid).copied()
+    }
+
+    pub fn get(&self, number: VolumeNo) -> &VolumeRun {
+        &self.all[number.0]
+    }
+
+    pub fn get_mut(&mut self, number: VolumeNo) -> &mut VolumeRun {
+        &mut self.all[number.0]
+    }
+
+    pub fn replica(&mut self, number: VolumeNo) -> Option<&mut ReplicaRun> {
+        self.all[number.0].replica.as_mut()
+    }
+
+    pub fn target(&mut self, number: VolumeNo) -> Option<&mut TargetRun> {
+        self.all[number.0].target.as_mut()
+    }
+
+    pub fn numbers(&self) -> impl Iterator<Item = VolumeNo> + use<> {
+        (0..self.all.len()).map(VolumeNo)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (VolumeNo, &VolumeRun)> {
+        self.all.iter().enumerate().map(|(number, run)| (VolumeNo(number), run))
+    }
+
+    /// The volume of this name whose target is here.
+    pub fn served(&self, name: &str) -> Option<VolumeNo> {
+        let named = |run: &VolumeRun| run.target.as_ref().is_some_and(|it| it.record.name == name);
+        self.iter().find(|(_, run)| named(run)).map(|(number, _)| number)
+    }
+
+    /// It has events that a turn must look at.
+    pub fn wake(&mut self, number: VolumeNo) {
+        if !std::mem::replace(&mut self.all[number.0].awake, true) {
+            self.awake.push(number);
+        }
+    }
+
+    pub fn take_awake(&mut self) -> Vec<VolumeNo> {
+        let awake = std::mem::take(&mut self.awake);
+        awake.iter().for_each(|number| self.all[number.0].awake = false);
+        awake
+    }
+}

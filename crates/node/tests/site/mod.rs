@@ -1,0 +1,225 @@
+//! Shards on threads of this process, with real pools and sockets, and a catalog in memory: it has
+//! the catalog's rules and nothing else. Processes with the real catalog are tested elsewhere.
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use block::ByteLen;
+use engine::{BlockSize, Compression, CreateOptions, Pool};
+use mio::Poll;
+use mio::net::TcpListener;
+use node::records::{Access, VolumeRecord};
+use node::shard::{
+    Config, Listener, Order, PoolPlace, ReplicaSpec, Report, Sender, Service, Shard, ShardStatus,
+    kernel_boot,
+};
+use replication::catalog::{CatalogAnswer, CatalogAsk, VolumeObject};
+use replication::membership::{Member, Membership, Voters};
+use replication::target::{Begin, Standing};
+use replication::words::{
+    Boot, CatalogVersion, Incarnation, NodeId, Powered, ReplicaId, Span, VolumeUid,
+};
+
+type Records = Arc<Mutex<BTreeMap<VolumeUid, VolumeRecord>>>;
+type Senders = Arc<Mutex<HashMap<NodeId, Sender>>>;
+
+pub struct Site {
+    dir: PathBuf,
+    pub nodes: BTreeMap<NodeId, Node>,
+    records: Records,
+    senders: Senders,
+    boots: u64,
+}
+
+pub struct Node {
+    pub peers: SocketAddr,
+    pub nbd: SocketAddr,
+    pub iscsi: SocketAddr,
+    shard: Sender,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Site {
+    pub fn new(dir: &Path) -> Site {
+        let (records, senders) = (Records::default(), Senders::default());
+        Site { dir: dir.into(), nodes: BTreeMap::new(), records, senders, boots: 1 }
+    }
+
+    /// Starts a node with one pool, which is made if it is not there.
+    pub fn start(&mut self, id: u64, pool_size: u64) {
+        let node = NodeId(id);
+        let path = self.dir.join(format!("pool{id}"));
+        if !path.exists() {
+            make_pool(&path, pool_size);
+        }
+        self.boots += 1;
+        let config = Config { node, boot: Boot(self.boots * 1_000_000) };
+        let poll = Poll::new().unwrap();
+        let (sender, orders) = Sender::new(Shard::waker(&poll).unwrap());
+        let peers = listener(self.nodes.get(&node).map(|node| node.peers));
+        let nbd = listener(self.nodes.get(&node).map(|node| node.nbd));
+        let iscsi = listener(self.nodes.get(&node).map(|node| node.iscsi));
+        let address = |of: &TcpListener| of.local_addr().unwrap();
+        let addresses = (address(&peers), address(&nbd), address(&iscsi));
+        let report = reporter(node, Arc::clone(&self.records), Arc::clone(&self.senders));
+        let (ready, is_ready) = channel();
+        let thread = std::thread::spawn(move || {
+            let mut shard = Shard::new(config, poll, orders, report);
+            let powered = Powered { kernel: kernel_boot().unwrap(), device: u128::from(id) };
+            let place = PoolPlace { name: "main".into(), path: path.clone(), powered };
+            let disk = open(&path);
+            let pool = Pool::open(disk, engine::OpenOptions::default()).unwrap();
+            shard.add_pool(place, pool).unwrap();
+            shard.listen(Listener::Tcp(peers), Service::Peers).unwrap();
+            shard.listen(Listener::Tcp(nbd), Service::Nbd).unwrap();
+            shard.listen(Listener::Tcp(iscsi), Service::Iscsi).unwrap();
+            ready.send(()).unwrap();
+            shard.run().unwrap();
+            shard.close_pools().unwrap();
+        });
+        is_ready.recv().unwrap();
+        self.senders.lock().unwrap().insert(node, sender.clone());
+        let (peers, nbd, iscsi) = addresses;
+        self.nodes.insert(node, Node { peers, nbd, iscsi, shard: sender, thread: Some(thread) });
+        let book: BTreeMap<NodeId, SocketAddr> =
+            self.nodes.iter().map(|(id, node)| (*id, node.peers)).collect();
+        for node in self.nodes.values() {
+            node.shard.send(Order::Nodes(book.clone()));
+        }
+    }
+
+    /// A volume with replicas on these nodes.
+    pub fn create(&mut self, name: &str, size: u64, on: &[u64]) -> VolumeUid {
+        let uid = VolumeUid([u8::try_from(name.len()).unwrap(); 16]);
+        let mut members = Vec::new();
+        for id in on {
+            let incarnation = self.create_replica(uid, name, size, *id);
+            members.push(Member { replica: ReplicaId(*id), incarnation });
+        }
+        let object = VolumeObject {
+            version: CatalogVersion(1),
+            membership: Membership { version: 1, voters: Voters::of(&members), next: None },
+            desired: members,
+            ..VolumeObject::default()
+        };
+        let record = VolumeRecord {
+            uid,
+            name: name.into(),
+            size: ByteLen(size),
+            block_size: ByteLen(4096),
+            object,
+            places: on.iter().map(|id| (ReplicaId(*id), NodeId(*id))).collect(),
+            hold_deadline: Span::secs(60),
+            access: Access::default(),
+        };
+        self.records.lock().unwrap().insert(uid, record);
+        uid
+    }
+
+    fn create_replica(&self, uid: VolumeUid, name: &str, size: u64, id: u64) -> Incarnation {
+        let spec = ReplicaSpec {
+            volume: uid,
+            name: name.into(),
+            pool: "main".into(),
+            size: ByteLen(size),
+            block_size: BlockSize::new(4096).unwrap(),
+            compression: Compression::Off,
+            incarnation: Incarnation(id * 100 + self.boots),
+            workers: None,
+        };
+        let (answer, answered) = channel();
+        let answer = Box::new(move |result| answer.send(result).unwrap());
+        self.nodes[&NodeId(id)].shard.send(Order::CreateReplica { spec, answer });
+        answered.recv().unwrap().unwrap()
+    }
+
+    pub fn serve(&self, uid: VolumeUid, on: u64) {
+        let record = Box::new(self.records.lock().unwrap()[&uid].clone());
+        let (answer, answered) = channel();
+        let answer = Box::new(move |result| answer.send(result).unwrap());
+        let begin = Begin::TakeOver;
+        self.nodes[&NodeId(on)].shard.send(Order::StartTarget { record, begin, answer });
+        answered.recv().unwrap().unwrap();
+    }
+
+    pub fn status(&self, on: u64) -> ShardStatus {
+        let (tell, told) = channel();
+        let tell = Box::new(move |status| tell.send(status).unwrap());
+        self.nodes[&NodeId(on)].shard.send(Order::Status(tell));
+        told.recv().unwrap()
+    }
+
+    /// Until all voters of the only target of a node are in the stream.
+    pub fn wait_healthy(&self, on: u64) {
+        let begun = Instant::now();
+        loop {
+            let status = self.status(on);
+            let target = &status.targets[0].status;
+            let mut peers = target.peers.iter();
+            if target.serving && peers.all(|peer| peer.standing == Standing::Healthy) {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "not healthy: {target:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn stop(&mut self, id: u64) {
+        let node = self.nodes.get_mut(&NodeId(id)).unwrap();
+        node.shard.send(Order::End);
+        node.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn listener(at: Option<SocketAddr>) -> TcpListener {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    TcpListener::bind(at.unwrap_or(any)).unwrap()
+}
+
+fn open(path: &Path) -> disk::FileDisk {
+    disk::open(path, &disk::OpenOptions::default()).unwrap()
+}
+
+fn make_pool(path: &Path, size: u64) {
+    let create = Some(ByteLen(size));
+    let options = disk::OpenOptions { create, ..disk::OpenOptions::default() };
+    let mut disk = disk::open(path, &options).unwrap();
+    engine::create(&mut disk, &CreateOptions::default()).unwrap();
+}
+
+/// Plays the catalog for one node.
+fn reporter(node: NodeId, records: Records, senders: Senders) -> Box<dyn Fn(Report) + Send> {
+    Box::new(move |report| {
+        let Report::Catalog { volume, run, ask, .. } = report else { return };
+        let mut records = records.lock().unwrap();
+        let answer = match (records.get_mut(&volume), ask) {
+            (None, _) => CatalogAnswer::Missing,
+            (Some(record), CatalogAsk::Get) => {
+                CatalogAnswer::Object(Box::new(record.object.clone()))
+            }
+            (Some(record), CatalogAsk::Swap { expected, grant, object }) => {
+                let present = &mut record.object;
+                if present.version != expected || present.grant != grant {
+                    CatalogAnswer::Object(Box::new(present.clone()))
+                } else {
+                    let version = CatalogVersion(expected.0 + 1);
+                    *present = VolumeObject { version, ..*object };
+                    CatalogAnswer::Swapped(Box::new(present.clone()))
+                }
+            }
+        };
+        let record = records.get(&volume).cloned();
+        drop(records);
+        let senders = senders.lock().unwrap();
+        senders[&node].send(Order::Catalog { volume, run, answer });
+        for (other, sender) in senders.iter() {
+            if let Some(record) = record.clone().filter(|_| *other != node) {
+                sender.send(Order::Record(Box::new(record)));
+            }
+        }
+    })
+}
