@@ -1,12 +1,16 @@
 //! The words of the command line.
 mod pool;
+mod site;
 
 use std::path::PathBuf;
 
 use block::SectorSize;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::commands::certs::Certs;
+use crate::commands::serve_catalog::ServeCatalog;
 pub use pool::{Create, Disk, Export, Import, Mode, Scrub, Snapshot, Volume};
+pub use site::{ServeNode, SiteArgs, SiteReplica, SiteSnapshot, SiteVolume, VolumeCreate};
 
 use crate::render::Output;
 
@@ -25,6 +29,19 @@ pub enum Command {
     /// Work on a pool that nobody has open.
     #[command(subcommand)]
     Disk(Disk),
+    /// Volumes of a site that runs.
+    Volume {
+        #[command(flatten)]
+        site: SiteArgs,
+        #[command(subcommand)]
+        command: SiteVolume,
+    },
+    /// Certificates, by which the parts of a site know each other.
+    #[command(subcommand)]
+    Certs(Certs),
+    /// Run a part of a site until it is told to stop.
+    #[command(subcommand)]
+    Serve(Serve),
     /// Show, in a few seconds, that crashes lose nothing that was promised.
     Demo {
         /// Do the same again: the seed that an earlier demo printed.
@@ -34,6 +51,14 @@ pub enum Command {
     /// The process that the demo kills.
     #[command(hide = true)]
     DemoWriter(DemoWriter),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Serve {
+    /// The catalog: where a site keeps what it is to be.
+    Catalog(ServeCatalog),
+    /// The data plane of one machine: pools, replicas, targets.
+    Node(Box<ServeNode>),
 }
 
 #[derive(Debug, Args)]

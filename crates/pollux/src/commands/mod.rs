@@ -1,6 +1,11 @@
 //! One module per command; each returns how the process is to end.
+pub mod certs;
 mod demo;
 mod disk;
+mod logging;
+pub mod serve_catalog;
+mod serve_node;
+mod volume;
 
 use std::io;
 use std::process::ExitCode;
@@ -8,11 +13,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pollux::proof::{self, Orders};
 
-use crate::cli::{Cli, Command, DemoWriter};
+use crate::cli::{Cli, Command, DemoWriter, Serve};
 
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Disk(command) => disk::run(command, cli.output),
+        Command::Volume { site, command } => volume::run(command, &site, cli.output),
+        Command::Certs(command) => certs::run(&command, cli.output),
+        Command::Serve(Serve::Catalog(catalog)) => serve_catalog::run(&catalog, cli.output),
+        Command::Serve(Serve::Node(arguments)) => serve_node::run(*arguments),
         Command::Demo { seed } => demo::run(seed, cli.output),
         Command::DemoWriter(orders) => demo_writer(orders),
     }
