@@ -1,0 +1,14 @@
+//! Runs real `pollux` processes for tests and benches. Not shipped.
+//!
+//! A [`site::Rig`] is a catalog and nodes on this machine that can be killed and started again, a
+//! [`load::Load`] writes what it can check, and [`links`] takes the wire between two nodes away.
+#![forbid(unsafe_code)]
+
+pub mod links;
+pub mod load;
+pub mod nbd;
+pub mod operator;
+pub mod pools;
+pub mod process;
+pub mod random;
+pub mod site;

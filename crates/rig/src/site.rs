@@ -1,0 +1,188 @@
+//! A catalog and nodes on this machine, in a folder and on addresses of their own.
+//!
+//! Every node has an address of 127.0.0.0/8 to itself with fixed ports, so that it is found where
+//! it was when it is started again, and so that links between two nodes can be told apart.
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::links::Network;
+use crate::load::Finder;
+use crate::operator::Operator;
+use crate::process::{Process, Recipe, Watchdog, pollux};
+
+const CATALOG: u16 = 7460;
+const PEERS: u16 = 7461;
+const ADMIN: u16 = 7462;
+const NBD: u16 = 10809;
+
+pub const MIB: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub struct Rig {
+    // Fields are dropped in this order: processes before the network that they use.
+    nodes: Vec<Process>,
+    catalog: Process,
+    folder: PathBuf,
+    network: Network,
+    _watchdog: Watchdog,
+}
+
+impl Rig {
+    /// One node for each size of a pool; their numbers begin at 1.
+    pub fn start(folder: &Path, pools: &[u64], mut network: Network) -> Result<Rig> {
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir_all(folder)?;
+        let watchdog = Watchdog::over(folder)?;
+        network.up(pools.len())?;
+        let at = SocketAddr::new(network.catalog(), CATALOG).to_string();
+        let words: [OsString; 9] = [
+            pollux().into(),
+            "serve".into(),
+            "catalog".into(),
+            "--file".into(),
+            folder.join("catalog.db").into(),
+            "--listen".into(),
+            at.into(),
+            "--ready-file".into(),
+            folder.join("catalog.addr").into(),
+        ];
+        let recipe = Recipe {
+            name: "catalog".into(),
+            words: words.into(),
+            ready: folder.join("catalog.addr"),
+        };
+        let catalog = Process::start(folder, recipe)?;
+        let folder = folder.into();
+        let mut rig = Rig { nodes: Vec::new(), catalog, folder, network, _watchdog: watchdog };
+        for (id, size) in (1..).zip(pools) {
+            rig.add_node(id, *size)?;
+        }
+        // A node is ready before the catalog knows it.
+        rig.operator()?.wait_known(pools.len())?;
+        Ok(rig)
+    }
+
+    fn add_node(&mut self, id: u64, pool_size: u64) -> Result<()> {
+        let (pool, ready) = (self.pool(id), self.folder.join(format!("node-{id}.json")));
+        let mut create = Command::new(pollux());
+        create.args(["disk", "create"]).arg(&pool).args(["--size", &pool_size.to_string()]);
+        let made = create.output().context("pollux disk create")?;
+        ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let address = |port| SocketAddr::new(self.network.node(id), port).to_string();
+        let mut main = OsString::from("main=");
+        main.push(&pool);
+        let mut words = self.network.prefix(id);
+        words.extend([pollux().into(), "serve".into(), "node".into()]);
+        let options: [(&str, OsString); 8] = [
+            ("--id", id.to_string().into()),
+            ("--state", self.folder.join(format!("state-{id}")).into()),
+            ("--pool", main),
+            ("--nbd", address(NBD).into()),
+            ("--peers", address(PEERS).into()),
+            ("--admin", address(ADMIN).into()),
+            ("--catalog", self.catalog_address().into()),
+            ("--ready-file", ready.clone().into()),
+        ];
+        words.extend(options.into_iter().flat_map(|(option, value)| [option.into(), value]));
+        let recipe = Recipe { name: node_name(id), words, ready };
+        self.nodes.push(Process::start(&self.folder, recipe)?);
+        Ok(())
+    }
+
+    pub fn catalog_address(&self) -> String {
+        SocketAddr::new(self.network.catalog(), CATALOG).to_string()
+    }
+
+    pub fn pool(&self, id: u64) -> PathBuf {
+        self.folder.join(format!("pool-{id}"))
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn network(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
+    fn at(id: u64) -> usize {
+        usize::try_from(id).expect("nodes are few") - 1
+    }
+
+    pub fn node(&mut self, id: u64) -> &mut Process {
+        &mut self.nodes[Rig::at(id)]
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = u64> + use<> {
+        1..=self.nodes.len() as u64
+    }
+
+    pub fn catalog(&mut self) -> &mut Process {
+        &mut self.catalog
+    }
+
+    pub fn kill9(&mut self, id: u64) {
+        self.node(id).kill9();
+    }
+
+    pub fn restart(&mut self, id: u64) -> Result<()> {
+        self.node(id).restart()
+    }
+
+    pub fn stop(&mut self, id: u64) -> Result<()> {
+        self.node(id).stop()
+    }
+
+    /// Puts a line of the test into every log, so that causes and effects stand in order.
+    pub fn note(&self, line: &str) {
+        println!("{line}");
+        self.nodes.iter().chain([&self.catalog]).for_each(|process| process.note(line));
+    }
+
+    pub fn operator(&self) -> Result<Operator> {
+        Operator::new(&self.catalog_address())
+    }
+
+    /// Where NBD clients find a volume: on the node that the catalog says has its grant.
+    pub fn finder(&self, volume: &str) -> Result<Finder> {
+        let operator = Mutex::new(self.operator()?);
+        let nodes: Vec<SocketAddr> =
+            self.ids().map(|id| SocketAddr::new(self.network.node(id), NBD)).collect();
+        let volume = volume.to_owned();
+        Ok(Arc::new(move || {
+            let operator = operator.lock().expect("nobody panics with it");
+            let holder = operator.holder(&volume).ok()?;
+            nodes.get(usize::try_from(holder).ok()?.checked_sub(1)?).copied()
+        }))
+    }
+}
+
+pub fn node_name(id: u64) -> String {
+    format!("node-{id}")
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for process in self.nodes.iter().chain([&self.catalog]) {
+                eprintln!("==== {}\n{}", process.log().display(), process.tail());
+            }
+        }
+        self.nodes.iter_mut().for_each(Process::kill9);
+        self.catalog.kill9();
+        // Pools are large; what tells of a failure are the logs.
+        for id in self.ids() {
+            if std::env::var_os("RIG_KEEP").is_none() {
+                let _ = fs::remove_file(self.pool(id));
+            }
+        }
+    }
+}

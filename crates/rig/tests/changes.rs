@@ -1,0 +1,161 @@
+//! A volume is changed while it is written: replicas come, go and are replaced, it grows, and it
+//! goes back to a snapshot. Clones are left out until nodes can make them.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rig::links::Network;
+use rig::load::{Load, Plan};
+use rig::operator::Operator;
+use rig::pools;
+use rig::site::{MIB, Rig, node_name};
+
+const VOLUME: &str = "changing";
+const BLOCK: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(60);
+const ENOUGH: u64 = 500;
+
+struct Changes {
+    rig: Rig,
+    operator: Operator,
+    /// Of the whole volume as it was made.
+    load: Option<Load>,
+}
+
+#[test]
+fn every_change_under_load() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("changes");
+    let rig = Rig::start(&folder, &[384 * MIB; 5], Network::loopback()).unwrap();
+    let operator = rig.operator().unwrap();
+    operator.create(VOLUME, 64 * MIB, 4096, &[1]).unwrap();
+    let load = Load::start(plan(0, 64), rig.finder(VOLUME).unwrap());
+    let mut changes = Changes { rig, operator, load: Some(load) };
+    changes.run().unwrap();
+}
+
+fn plan(from_mib: u64, mib: u64) -> Plan {
+    let per_mib = MIB / BLOCK as u64;
+    Plan {
+        volume: VOLUME.into(),
+        block: BLOCK,
+        first: from_mib * per_mib,
+        blocks: mib * per_mib,
+        writers: 4,
+        seed: from_mib,
+        rest: Duration::from_millis(1),
+    }
+}
+
+impl Changes {
+    fn run(&mut self) -> Result<()> {
+        self.verified("one replica", 1)?;
+        self.add(&[2, 3])?;
+        self.verified("three replicas", 3)?;
+        self.add(&[4, 5])?;
+        self.verified("five replicas", 5)?;
+        self.remove(4)?;
+        self.remove(5)?;
+        self.verified("three replicas again", 3)?;
+        self.replace(3, 4)?;
+        self.verified("one for another", 3)?;
+        self.grow(96)?;
+        self.verified("grown", 3)?;
+        self.there_and_back()?;
+        self.verified("went on after the rollback", 3)?;
+        self.all_alike(&[1, 2, 4], &[3, 5])
+    }
+
+    /// The load goes on for a while, then every block is held against its ledger.
+    fn verified(&mut self, what: &str, replicas: usize) -> Result<()> {
+        let load = self.load.take().expect("there is a load between two steps");
+        load.wait_acks(ENOUGH, PATIENCE)?;
+        let took = self.operator.wait_healthy(VOLUME, replicas, PATIENCE)?;
+        let mut rested = load.rest()?;
+        rested.verify()?;
+        self.rig.note(&format!("{what}: healthy after {took:.1?}, {:?}", rested.report));
+        ensure!(rested.report.errors.is_empty(), "{what}: {:?}", rested.report.errors);
+        self.load = Some(rested.go_on());
+        Ok(())
+    }
+
+    fn add(&self, nodes: &[u64]) -> Result<()> {
+        for node in nodes {
+            self.rig.note(&format!("one more, on node {node}"));
+            let name = node_name(*node);
+            self.operator.ask(async |site| site.add_replica(VOLUME, &name, "main").await)?;
+        }
+        self.settled()
+    }
+
+    fn remove(&self, node: u64) -> Result<()> {
+        self.rig.note(&format!("one less, on node {node}"));
+        let name = node_name(node);
+        let gone = async |site: &control::direct::Site| site.remove_replica(VOLUME, &name).await;
+        self.operator.ask_within(PATIENCE, gone)?;
+        self.settled()
+    }
+
+    fn replace(&self, old: u64, new: u64) -> Result<()> {
+        self.rig.note(&format!("node {new} in place of node {old}"));
+        let (old, new) = (node_name(old), node_name(new));
+        self.operator.ask_within(PATIENCE, async |site| {
+            site.replace_replica(VOLUME, &old, &new, "main").await
+        })?;
+        self.settled()
+    }
+
+    fn settled(&self) -> Result<()> {
+        self.operator.ask_within(PATIENCE, async |site| site.settled(VOLUME, PATIENCE).await)?;
+        Ok(())
+    }
+
+    /// What was added is written too, by a load of its own.
+    fn grow(&self, mib: u64) -> Result<()> {
+        self.rig.note(&format!("{mib} MiB"));
+        self.operator.ask(async |site| site.resize(VOLUME, mib * MIB).await)?;
+        let more = Load::start(plan(64, mib - 64), self.rig.finder(VOLUME)?);
+        more.wait_acks(ENOUGH, PATIENCE)?;
+        let mut more = more.rest()?;
+        more.verify()?;
+        ensure!(more.report.errors.is_empty(), "where it grew: {:?}", more.report);
+        Ok(())
+    }
+
+    /// The load rests around both ends: so its ledger is that of the snapshot.
+    fn there_and_back(&mut self) -> Result<()> {
+        let rested = self.load.take().expect("there is a load between two steps").rest()?;
+        let snapshot = self.operator.snapshot(VOLUME, "then")?;
+        let then = rested.ledger.clone();
+        let load = rested.go_on();
+        load.wait_acks(4 * ENOUGH, PATIENCE)?;
+        let mut rested = load.rest()?;
+        self.operator.snapshot(VOLUME, "undone")?;
+        self.rig.note("back to the snapshot");
+        let uid = snapshot.uid;
+        self.operator.ask(async |site| site.rollback(VOLUME, uid.clone()).await)?;
+        rested.back_to(&then);
+        rested.verify()?;
+        self.load = Some(rested.go_on());
+        Ok(())
+    }
+
+    fn all_alike(&mut self, with: &[u64], without: &[u64]) -> Result<()> {
+        self.load.take().expect("there is a load between two steps").rest()?.verify()?;
+        self.operator.snapshot(VOLUME, "end")?;
+        self.operator.wait_healthy(VOLUME, with.len(), PATIENCE)?;
+        ensure!(self.operator.ask(async |site| site.stop(VOLUME).await)?, "not closed cleanly");
+        for id in self.rig.ids() {
+            self.rig.stop(id)?;
+        }
+        let pools: Vec<_> = with.iter().map(|id| self.rig.pool(*id)).collect();
+        let sums = pools::compare(&pools, VOLUME)?;
+        println!("alike on all nodes: {sums:x?}");
+        ensure!(sums.contains_key("end") && sums.contains_key("then"), "snapshots are missing");
+        for id in without {
+            let left = pools::volumes(&self.rig.pool(*id))?;
+            ensure!(left.is_empty(), "node {id} still has {left:?}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,278 @@
+//! Three nodes under load while things break in random order: nothing that was acknowledged is
+//! lost, nobody waits too long, and in the end all replicas are alike.
+//!
+//! `RIG_SECONDS` for longer, `RIG_SEED` for the same order again.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rig::links::{Network, Own, own_network};
+use rig::load::{Load, Plan};
+use rig::operator::{HOLD_DEADLINE, Operator};
+use rig::pools;
+use rig::random::Random;
+use rig::site::{MIB, Rig};
+
+const VOLUME: &str = "torture";
+const NODES: u64 = 3;
+const HEALTHY: Duration = Duration::from_secs(60);
+const SNAPSHOTS: u64 = 3;
+
+#[derive(Debug)]
+enum Blow {
+    /// The target's node dies, and comes back by itself.
+    TargetDies {
+        away_ms: u64,
+    },
+    /// The target's node dies, and another takes over before it is back.
+    TargetReplaced {
+        by: u64,
+        away_ms: u64,
+    },
+    ReplicaDies {
+        node: u64,
+        away_ms: u64,
+    },
+    WireCut {
+        node: u64,
+        one_way: Option<Way>,
+        ms: u64,
+    },
+    /// The target hears of nobody any more; its clients still reach it. Another may take over.
+    TargetAlone {
+        then: Option<u64>,
+        ms: u64,
+    },
+    Moved {
+        to: u64,
+    },
+    CatalogCut {
+        node: u64,
+        ms: u64,
+    },
+    /// It stands still and wakes up without knowing.
+    Frozen {
+        node: u64,
+        ms: u64,
+    },
+    /// Short enough that the deadline of holds covers it.
+    TwoDie {
+        but: u64,
+        away_ms: u64,
+    },
+    AllDie {
+        away_ms: u64,
+    },
+    CatalogDies {
+        away_ms: u64,
+    },
+}
+
+#[derive(Debug)]
+enum Way {
+    FromTarget,
+    ToTarget,
+}
+
+struct Torture {
+    rig: Rig,
+    operator: Operator,
+    random: Random,
+}
+
+#[test]
+fn torture() {
+    let network = match own_network("torture") {
+        Own::Inside(network) => network,
+        Own::Passed => return,
+        Own::Impossible(why) => {
+            println!("NO WIRES ARE CUT: namespaces cannot be made here: {why}");
+            Network::loopback()
+        }
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("torture");
+    let rig = Rig::start(&folder, &[512 * MIB; 3], network).unwrap();
+    let operator = rig.operator().unwrap();
+    Torture { rig, operator, random: Random::from_env() }.run().unwrap();
+}
+
+impl Torture {
+    fn run(&mut self) -> Result<()> {
+        let seconds = std::env::var("RIG_SECONDS").ok().and_then(|it| it.parse().ok());
+        let lasts = Duration::from_secs(seconds.unwrap_or(60));
+        let block = if self.random.chance(50) { 4096 } else { 65536 };
+        self.operator.create(VOLUME, 96 * MIB, block, &[1, 2, 3])?;
+        let plan = Plan {
+            volume: VOLUME.into(),
+            block: usize::try_from(block)?,
+            first: 0,
+            blocks: 64 * MIB / u64::from(block),
+            writers: 4,
+            seed: self.random.draw(),
+            rest: Duration::from_millis(1),
+        };
+        let load = Load::start(plan, self.rig.finder(VOLUME)?);
+        load.wait_acks(100, Duration::from_secs(20))?;
+        self.blows(&load, lasts)?;
+        self.finish(load)
+    }
+
+    fn blows(&mut self, load: &Load, lasts: Duration) -> Result<()> {
+        let begun = Instant::now();
+        let mut snapshots = 0;
+        while begun.elapsed() < lasts && !load.has_failed() {
+            let blow = self.choose()?;
+            self.rig.note(&format!("{:.1} s: {blow:?}", begun.elapsed().as_secs_f64()));
+            self.strike(&blow).with_context(|| format!("{blow:?}"))?;
+            if begun.elapsed() * 4 > lasts * (snapshots + 1) && u64::from(snapshots) < SNAPSHOTS {
+                snapshots += 1;
+                self.operator.snapshot(VOLUME, &format!("during-{snapshots}"))?;
+            }
+            // Now and then the next blow comes before the last is got over.
+            if self.random.chance(80) {
+                let took = self.operator.wait_healthy(VOLUME, 3, HEALTHY);
+                let took = took.with_context(|| format!("after {blow:?}"))?;
+                self.rig.note(&format!("healthy {took:.1?} later, {} acks", load.acks()));
+            }
+        }
+        Ok(())
+    }
+
+    fn choose(&mut self) -> Result<Blow> {
+        let target = self.target()?;
+        let other = (target + self.random.below(NODES - 1)) % NODES + 1;
+        let mut ms = |most| self.random.below(most);
+        let (short, long) = (ms(3000), ms(8000));
+        let kinds = if self.rig.network().can_cut() { 15 } else { 10 };
+        Ok(match self.random.below(kinds) {
+            0 => Blow::TargetDies { away_ms: short },
+            1 | 2 => Blow::TargetReplaced { by: other, away_ms: long },
+            3 => Blow::ReplicaDies { node: other, away_ms: long },
+            4 => Blow::CatalogDies { away_ms: short },
+            5 => Blow::Moved { to: other },
+            6 => Blow::Frozen { node: target, ms: long },
+            7 => Blow::Frozen { node: other, ms: long },
+            8 => Blow::TwoDie { but: other, away_ms: short },
+            9 => Blow::AllDie { away_ms: short },
+            13 => {
+                let node = if self.random.chance(50) { target } else { other };
+                Blow::CatalogCut { node, ms: long }
+            }
+            10 => Blow::WireCut { node: other, one_way: None, ms: long },
+            11 => Blow::WireCut { node: other, one_way: Some(Way::FromTarget), ms: long },
+            12 => Blow::WireCut { node: other, one_way: Some(Way::ToTarget), ms: long },
+            _ => {
+                let then = self.random.chance(60).then_some(other);
+                Blow::TargetAlone { then, ms: short }
+            }
+        })
+    }
+
+    fn target(&self) -> Result<u64> {
+        let known = self.operator.insist(HEALTHY, async |site| site.known(VOLUME).await)?;
+        known.volume.quorum.map(|quorum| quorum.holder).context("a volume has a quorum")
+    }
+
+    fn strike(&mut self, blow: &Blow) -> Result<()> {
+        let target = self.target()?;
+        let rest = |ms: u64| thread::sleep(Duration::from_millis(ms));
+        match *blow {
+            Blow::TargetDies { away_ms } => {
+                self.rig.kill9(target);
+                rest(away_ms);
+                self.rig.restart(target)?;
+            }
+            Blow::TargetReplaced { by, away_ms } => {
+                self.rig.kill9(target);
+                self.serve(by)?;
+                rest(away_ms);
+                self.rig.restart(target)?;
+            }
+            Blow::ReplicaDies { node, away_ms } => {
+                self.rig.kill9(node);
+                rest(away_ms);
+                self.rig.restart(node)?;
+            }
+            Blow::WireCut { node, ref one_way, ms } => {
+                let (from, to) = match one_way {
+                    None | Some(Way::FromTarget) => (target, node),
+                    Some(Way::ToTarget) => (node, target),
+                };
+                let network = self.rig.network();
+                network.cut_one_way(from, to)?;
+                if one_way.is_none() {
+                    network.cut_one_way(to, from)?;
+                }
+                rest(ms);
+                network.mend_one_way(from, to)?;
+                if one_way.is_none() {
+                    network.mend_one_way(to, from)?;
+                }
+            }
+            Blow::TargetAlone { then, ms } => {
+                let others: Vec<u64> = (1..=NODES).filter(|id| *id != target).collect();
+                others.iter().try_for_each(|id| self.rig.network().cut(target, *id))?;
+                then.map_or(Ok(()), |by| self.serve(by))?;
+                rest(ms);
+                others.iter().try_for_each(|id| self.rig.network().mend(target, *id))?;
+            }
+            Blow::Moved { to } => self.serve(to)?,
+            Blow::Frozen { node, ms } => {
+                self.rig.node(node).freeze()?;
+                rest(ms);
+                self.rig.node(node).thaw()?;
+            }
+            Blow::CatalogCut { node, ms } => {
+                self.rig.network().cut_catalog(node)?;
+                rest(ms);
+                self.rig.network().mend_catalog(node)?;
+            }
+            Blow::TwoDie { but, away_ms } => self.die_together(but, away_ms)?,
+            Blow::AllDie { away_ms } => self.die_together(0, away_ms)?,
+            Blow::CatalogDies { away_ms } => {
+                self.rig.catalog().kill9();
+                rest(away_ms);
+                self.rig.catalog().restart()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn die_together(&mut self, but: u64, away_ms: u64) -> Result<()> {
+        let dying: Vec<u64> = self.rig.ids().filter(|id| *id != but).collect();
+        dying.iter().for_each(|id| self.rig.kill9(*id));
+        thread::sleep(Duration::from_millis(away_ms));
+        dying.iter().try_for_each(|id| self.rig.restart(*id))
+    }
+
+    fn serve(&self, on: u64) -> Result<()> {
+        self.operator.serve(VOLUME, on, HEALTHY)
+    }
+
+    fn finish(&mut self, load: Load) -> Result<()> {
+        let failed = load.has_failed();
+        self.rig.note(if failed { "the load failed" } else { "the end" });
+        if !failed {
+            self.operator.wait_healthy(VOLUME, 3, HEALTHY)?;
+        }
+        let mut rested = load.rest()?;
+        println!("{:?}, in doubt: {}", rested.report, rested.in_doubt());
+        rested.verify()?;
+        let pause = rested.report.longest_pause;
+        ensure!(pause < HOLD_DEADLINE, "nothing was acknowledged for {pause:?}");
+        ensure!(rested.report.errors.is_empty(), "errors: {:?}", rested.report.errors);
+        self.operator.snapshot(VOLUME, "end")?;
+        self.operator.wait_healthy(VOLUME, 3, HEALTHY)?;
+        ensure!(self.operator.ask(async |site| site.stop(VOLUME).await)?, "not closed cleanly");
+        for id in self.rig.ids() {
+            self.rig.stop(id)?;
+        }
+        let all: Vec<_> = self.rig.ids().map(|id| self.rig.pool(id)).collect();
+        let sums = pools::compare(&all, VOLUME)?;
+        println!("alike on all nodes: {sums:x?}");
+        ensure!(sums.contains_key("end"), "the last snapshot is missing");
+        Ok(())
+    }
+}
