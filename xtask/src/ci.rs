@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::{fuzz, release, shell};
+use crate::{conformance, fuzz, release, shell};
 
 /// The same words as in the README, so that what is promised there is what is tested here.
 const TEST: &str = "test --workspace --locked";
@@ -20,6 +20,9 @@ pub fn run() -> Result<ExitCode> {
         Ok(clippy.run(log)?.as_check())
     });
     report.step("test", |log| Ok(shell::cargo(TEST).run(log)?.as_tests()));
+    for (name, suite) in conformance::SUITES {
+        report.step(&format!("conformance-{name}"), suite);
+    }
     report.step("release-check", release::check);
     if fuzz::exists() {
         report.step("fuzz", |log| fuzz::decoders(FUZZ_SECONDS, log));

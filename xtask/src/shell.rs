@@ -81,6 +81,16 @@ pub fn cargo(words: &str) -> Command {
     }
 }
 
+/// A program of the system, with words separated by spaces.
+pub fn program(name: &str, words: &str) -> Command {
+    Command {
+        program: name.into(),
+        args: words.split_whitespace().map(str::to_owned).collect(),
+        env: Vec::new(),
+        output: Output::Shown,
+    }
+}
+
 impl Command {
     pub fn arg(mut self, arg: &str) -> Command {
         self.args.push(arg.to_owned());
