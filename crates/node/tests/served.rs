@@ -2,7 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
 mod site;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use replication::words::{NodeId, Span};
 
 use site::Site;
 
@@ -25,4 +30,43 @@ fn three_replicas_become_healthy() {
     site.serve(volume, 1);
     site.wait_healthy(1);
     (1..=3).for_each(|id| site.stop(id));
+}
+
+/// Asks for a volume by NBD's option GO; the type of the answer.
+fn go(address: std::net::SocketAddr, name: &str) -> u32 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut greeting = [0; 18];
+    stream.read_exact(&mut greeting).unwrap();
+    let mut option = 3_u32.to_be_bytes().to_vec();
+    option.extend_from_slice(b"IHAVEOPT");
+    option.extend_from_slice(&7_u32.to_be_bytes());
+    let len = u32::try_from(name.len()).unwrap();
+    option.extend_from_slice(&(len + 6).to_be_bytes());
+    option.extend_from_slice(&len.to_be_bytes());
+    option.extend_from_slice(name.as_bytes());
+    option.extend_from_slice(&[0; 2]);
+    stream.write_all(&option).unwrap();
+    let mut reply = [0; 20];
+    stream.read_exact(&mut reply).unwrap();
+    u32::from_be_bytes(reply[12..16].try_into().unwrap())
+}
+
+/// Protects from a client that hangs for ever because nobody can serve its volume (P6).
+#[test]
+fn a_login_without_a_quorum_fails_when_its_time_is_over() {
+    let dir = dir("no-quorum");
+    let mut site = Site::new(&dir);
+    site.hold = Span::secs(1);
+    (1..=3).for_each(|id| site.start(id, 256 * MIB));
+    let volume = site.create("log", 64 * MIB, &[1, 2, 3]);
+    site.stop(2);
+    site.stop(3);
+    site.serve(volume, 1);
+    let begun = Instant::now();
+    let nbd = site.nodes[&NodeId(1)].nbd;
+    assert!(go(nbd, "log") & 1 << 31 != 0, "an error");
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    assert!(go(nbd, "other") & 1 << 31 != 0, "there is no such volume");
+    site.stop(1);
 }

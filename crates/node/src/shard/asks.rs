@@ -158,7 +158,7 @@ pub fn open_error(error: &LoginError) -> OpenError {
         LoginError::OlderConnection => OpenError::OlderConnection,
         LoginError::UnflushedWritesLost => OpenError::UnflushedWritesLost,
         LoginError::Stopped => {
-            OpenError::NotReady { reason: "the target has ended; try again".into() }
+            OpenError::NotReady { reason: "nobody can serve the volume now; try again".into() }
         }
     }
 }

@@ -231,6 +231,7 @@ impl Shard {
             address: String::new(),
             login,
             since,
+            is_in: false,
             under_way: 0,
         };
         target.users.insert(connection, user);

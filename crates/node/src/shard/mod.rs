@@ -181,6 +181,7 @@ impl Shard {
         self.tick_lines();
         self.tick_iscsi();
         self.tell_sizes();
+        self.expire_logins();
         self.log_changes();
         self.go_on_ending();
     }

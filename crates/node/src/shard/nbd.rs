@@ -158,6 +158,7 @@ impl Shard {
             address,
             login,
             since,
+            is_in: false,
             under_way: 0,
         };
         target.users.insert(connection, user);

@@ -204,6 +204,29 @@ impl Shard {
         }
     }
 
+    /// A login waits as long as IO does (P6), and then fails: whoever mounts is told something.
+    pub(super) fn expire_logins(&mut self) {
+        let now = self.now;
+        let numbers: Vec<VolumeNo> = self.volumes.numbers().collect();
+        for number in numbers {
+            let Some(target) = self.volumes.target(number) else { continue };
+            let patience = target.record.hold_deadline;
+            let late: Vec<(ConnectionId, Asker)> = target
+                .users
+                .iter()
+                .filter(|(_, user)| !user.is_in && now >= user.since + patience)
+                .map(|(connection, user)| (*connection, user.asker))
+                .collect();
+            for (connection, asker) in late {
+                if let Some(target) = self.volumes.target(number) {
+                    target.users.remove(&connection);
+                }
+                self.tell_target(number, Event::Gone { connection });
+                self.logged_in(number, connection, asker, Err(LoginError::Stopped));
+            }
+        }
+    }
+
     /// Users are told when their volume has grown.
     pub(super) fn tell_sizes(&mut self) {
         let numbers: Vec<VolumeNo> = self.volumes.numbers().collect();

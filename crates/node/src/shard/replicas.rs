@@ -138,7 +138,11 @@ impl Shard {
         let end = self.volumes.replica(number).and_then(|replica| replica.links.remove(&link));
         match end {
             Some(End::Here) => self.local_link_lost(number, link),
-            Some(End::Line(line)) => self.close_line(line, "the replica follows another target"),
+            Some(End::Line(line)) => {
+                // What it said last is why: a target that never hears of a refusal asks for ever.
+                self.flush_line(line);
+                self.close_line(line, "the replica follows another target");
+            }
             None => {}
         }
     }

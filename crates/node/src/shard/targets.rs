@@ -36,6 +36,7 @@ pub struct User {
     pub address: String,
     pub login: Login,
     pub since: Moment,
+    pub is_in: bool,
     pub under_way: usize,
 }
 
@@ -168,7 +169,9 @@ impl Shard {
             Output::Disconnect { link, .. } => self.target_drops(number, link),
             Output::Send { link, message, .. } => self.target_says(number, link, message),
             Output::LoggedIn { connection, result } => {
-                if let Some(asker) = target.users.get(&connection).map(|user| user.asker) {
+                if let Some(user) = target.users.get_mut(&connection) {
+                    let asker = user.asker;
+                    user.is_in = true;
                     if result.is_err() {
                         target.users.remove(&connection);
                     }

@@ -33,6 +33,8 @@ pub struct Site {
     records: Records,
     senders: Senders,
     boots: u64,
+    /// How long IO of volumes waits that are made from now on.
+    pub hold: Span,
 }
 
 pub struct Node {
@@ -46,7 +48,14 @@ pub struct Node {
 impl Site {
     pub fn new(dir: &Path) -> Site {
         let (records, senders) = (Records::default(), Senders::default());
-        Site { dir: dir.into(), nodes: BTreeMap::new(), records, senders, boots: 1 }
+        Site {
+            dir: dir.into(),
+            nodes: BTreeMap::new(),
+            records,
+            senders,
+            boots: 1,
+            hold: Span::secs(60),
+        }
     }
 
     /// Starts a node with one pool, which is made if it is not there.
@@ -113,7 +122,7 @@ impl Site {
             block_size: ByteLen(4096),
             object,
             places: on.iter().map(|id| (ReplicaId(*id), NodeId(*id))).collect(),
-            hold_deadline: Span::secs(60),
+            hold_deadline: self.hold,
             access: Access::default(),
         };
         self.records.lock().unwrap().insert(uid, record);
