@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use control::direct::Site;
 use rig::links::{Network, Own, own_network};
 use rig::load::{Load, Plan};
 use rig::operator::{HOLD_DEADLINE, Operator};
@@ -18,7 +19,7 @@ use rig::site::{MIB, Rig};
 const VOLUME: &str = "torture";
 const NODES: u64 = 3;
 const HEALTHY: Duration = Duration::from_secs(60);
-const SNAPSHOTS: u64 = 3;
+const SNAPSHOTS: u32 = 3;
 
 #[derive(Debug)]
 enum Blow {
@@ -65,6 +66,11 @@ enum Blow {
     AllDie {
         away_ms: u64,
     },
+    /// It is told to stop, and does so in order.
+    Stopped {
+        node: u64,
+        ms: u64,
+    },
     CatalogDies {
         away_ms: u64,
     },
@@ -109,9 +115,9 @@ impl Torture {
             block: usize::try_from(block)?,
             first: 0,
             blocks: 64 * MIB / u64::from(block),
-            writers: 4,
+            writers: 2 + self.random.below(7),
             seed: self.random.draw(),
-            rest: Duration::from_millis(1),
+            rest: Duration::from_millis(self.random.below(3)),
         };
         let load = Load::start(plan, self.rig.finder(VOLUME)?);
         load.wait_acks(100, Duration::from_secs(20))?;
@@ -121,14 +127,19 @@ impl Torture {
 
     fn blows(&mut self, load: &Load, lasts: Duration) -> Result<()> {
         let begun = Instant::now();
-        let mut snapshots = 0;
+        let (mut snapshots, mut first) = (0, None);
         while begun.elapsed() < lasts && !load.has_failed() {
             let blow = self.choose()?;
             self.rig.note(&format!("{:.1} s: {blow:?}", begun.elapsed().as_secs_f64()));
             self.strike(&blow).with_context(|| format!("{blow:?}"))?;
-            if begun.elapsed() * 4 > lasts * (snapshots + 1) && u64::from(snapshots) < SNAPSHOTS {
+            if begun.elapsed() * 4 > lasts * (snapshots + 1) && snapshots < SNAPSHOTS {
                 snapshots += 1;
-                self.operator.snapshot(VOLUME, &format!("during-{snapshots}"))?;
+                let made = self.operator.snapshot(VOLUME, &format!("during-{snapshots}"))?;
+                let old = (snapshots == SNAPSHOTS).then(|| first.take()).flatten();
+                first.get_or_insert(made.uid);
+                if let Some(uid) = old {
+                    self.delete(&uid)?;
+                }
             }
             // Now and then the next blow comes before the last is got over.
             if self.random.chance(80) {
@@ -140,12 +151,18 @@ impl Torture {
         Ok(())
     }
 
+    fn delete(&self, snapshot: &[u8]) -> Result<()> {
+        self.rig.note("the first snapshot is deleted");
+        let gone = async |site: &Site| site.delete_snapshot(VOLUME, snapshot.to_vec()).await;
+        self.operator.insist(HEALTHY, gone)
+    }
+
     fn choose(&mut self) -> Result<Blow> {
         let target = self.target()?;
         let other = (target + self.random.below(NODES - 1)) % NODES + 1;
         let mut ms = |most| self.random.below(most);
         let (short, long) = (ms(3000), ms(8000));
-        let kinds = if self.rig.network().can_cut() { 15 } else { 10 };
+        let kinds = if self.rig.network().can_cut() { 16 } else { 11 };
         Ok(match self.random.below(kinds) {
             0 => Blow::TargetDies { away_ms: short },
             1 | 2 => Blow::TargetReplaced { by: other, away_ms: long },
@@ -156,13 +173,17 @@ impl Torture {
             7 => Blow::Frozen { node: other, ms: long },
             8 => Blow::TwoDie { but: other, away_ms: short },
             9 => Blow::AllDie { away_ms: short },
-            13 => {
+            10 => {
+                let node = if self.random.chance(50) { target } else { other };
+                Blow::Stopped { node, ms: short }
+            }
+            14 => {
                 let node = if self.random.chance(50) { target } else { other };
                 Blow::CatalogCut { node, ms: long }
             }
-            10 => Blow::WireCut { node: other, one_way: None, ms: long },
-            11 => Blow::WireCut { node: other, one_way: Some(Way::FromTarget), ms: long },
-            12 => Blow::WireCut { node: other, one_way: Some(Way::ToTarget), ms: long },
+            11 => Blow::WireCut { node: other, one_way: None, ms: long },
+            12 => Blow::WireCut { node: other, one_way: Some(Way::FromTarget), ms: long },
+            13 => Blow::WireCut { node: other, one_way: Some(Way::ToTarget), ms: long },
             _ => {
                 let then = self.random.chance(60).then_some(other);
                 Blow::TargetAlone { then, ms: short }
@@ -196,28 +217,9 @@ impl Torture {
                 self.rig.restart(node)?;
             }
             Blow::WireCut { node, ref one_way, ms } => {
-                let (from, to) = match one_way {
-                    None | Some(Way::FromTarget) => (target, node),
-                    Some(Way::ToTarget) => (node, target),
-                };
-                let network = self.rig.network();
-                network.cut_one_way(from, to)?;
-                if one_way.is_none() {
-                    network.cut_one_way(to, from)?;
-                }
-                rest(ms);
-                network.mend_one_way(from, to)?;
-                if one_way.is_none() {
-                    network.mend_one_way(to, from)?;
-                }
+                self.cut_wire(target, node, one_way.as_ref(), ms)?;
             }
-            Blow::TargetAlone { then, ms } => {
-                let others: Vec<u64> = (1..=NODES).filter(|id| *id != target).collect();
-                others.iter().try_for_each(|id| self.rig.network().cut(target, *id))?;
-                then.map_or(Ok(()), |by| self.serve(by))?;
-                rest(ms);
-                others.iter().try_for_each(|id| self.rig.network().mend(target, *id))?;
-            }
+            Blow::TargetAlone { then, ms } => self.alone(target, then, ms)?,
             Blow::Moved { to } => self.serve(to)?,
             Blow::Frozen { node, ms } => {
                 self.rig.node(node).freeze()?;
@@ -229,6 +231,11 @@ impl Torture {
                 rest(ms);
                 self.rig.network().mend_catalog(node)?;
             }
+            Blow::Stopped { node, ms } => {
+                self.rig.stop(node)?;
+                rest(ms);
+                self.rig.restart(node)?;
+            }
             Blow::TwoDie { but, away_ms } => self.die_together(but, away_ms)?,
             Blow::AllDie { away_ms } => self.die_together(0, away_ms)?,
             Blow::CatalogDies { away_ms } => {
@@ -238,6 +245,26 @@ impl Torture {
             }
         }
         Ok(())
+    }
+
+    fn cut_wire(&mut self, target: u64, node: u64, way: Option<&Way>, ms: u64) -> Result<()> {
+        let wires = match way {
+            None => vec![(target, node), (node, target)],
+            Some(Way::FromTarget) => vec![(target, node)],
+            Some(Way::ToTarget) => vec![(node, target)],
+        };
+        let network = self.rig.network();
+        wires.iter().try_for_each(|(from, to)| network.cut_one_way(*from, *to))?;
+        thread::sleep(Duration::from_millis(ms));
+        wires.iter().try_for_each(|(from, to)| network.mend_one_way(*from, *to))
+    }
+
+    fn alone(&mut self, target: u64, then: Option<u64>, ms: u64) -> Result<()> {
+        let others: Vec<u64> = (1..=NODES).filter(|id| *id != target).collect();
+        others.iter().try_for_each(|id| self.rig.network().cut(target, *id))?;
+        then.map_or(Ok(()), |by| self.serve(by))?;
+        thread::sleep(Duration::from_millis(ms));
+        others.iter().try_for_each(|id| self.rig.network().mend(target, *id))
     }
 
     fn die_together(&mut self, but: u64, away_ms: u64) -> Result<()> {
@@ -273,6 +300,8 @@ impl Torture {
         let sums = pools::compare(&all, VOLUME)?;
         println!("alike on all nodes: {sums:x?}");
         ensure!(sums.contains_key("end"), "the last snapshot is missing");
+        let (first, third) = (sums.contains_key("during-1"), sums.contains_key("during-3"));
+        ensure!(!(first && third), "the first snapshot was deleted, and is there");
         Ok(())
     }
 }
