@@ -82,14 +82,14 @@ pub fn run(log: &str) -> Result<Totals> {
         "fio: verified random writes",
         &format!(
             "fio --name=v --ioengine=nbd --uri={uri} --rw=randwrite --bs=4k --iodepth=32 --size=32M --offset=128M \
-         --verify=crc32c --do_verify=1 --verify_fatal=1 --randseed=7 --output=/dev/null"
+         --verify=crc32c --do_verify=1 --verify_fatal=1 --verify_state_save=0 --randseed=7 --output=/dev/null"
         ),
     )?;
     check(
         "fio: several connections",
         &format!(
             "fio --name=m --ioengine=nbd --uri={uri} --rw=randrw --bsrange=4k-64k --iodepth=16 --numjobs=4 --size=8M \
-         --offset=192M --offset_increment=8M --verify=crc32c --verify_fatal=1 --output=/dev/null"
+         --offset=192M --offset_increment=8M --verify=crc32c --verify_fatal=1 --verify_state_save=0 --output=/dev/null"
         ),
     )?;
     Ok(totals)
