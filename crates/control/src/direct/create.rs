@@ -2,8 +2,9 @@
 use std::time::Duration;
 
 use proto::v1;
+use tonic::Code;
 
-use super::{DirectError, Found, Site, reference};
+use super::{Admin, DirectError, Found, Site, reference};
 
 /// Replicas of one volume at the most; the membership has room for one more that comes before
 /// another goes.
@@ -110,8 +111,16 @@ impl Site {
             compression: volume.compression.clone(),
             zvol_workers: volume.zvol_workers,
         };
-        let made = self.admin(&node)?.create_replica(request).await?.into_inner();
-        Ok(v1::Member { replica: place.replica, incarnation: made.incarnation })
+        let mut admin = self.admin(&node)?;
+        let incarnation = match admin.create_replica(request).await {
+            Ok(made) => made.into_inner().incarnation,
+            // Made by the same step before it was interrupted, and in use since.
+            Err(status) if status.code() == Code::AlreadyExists => {
+                present(&mut admin, volume).await?.ok_or(status)?
+            }
+            Err(status) => return Err(status.into()),
+        };
+        Ok(v1::Member { replica: place.replica, incarnation })
     }
 
     /// Starts the target on a node, which takes the grant over.
@@ -167,6 +176,13 @@ impl Site {
         self.client.swap(&super::key(name), found.version, change).await?;
         Ok(())
     }
+}
+
+/// The incarnation of the volume's replica on a node.
+async fn present(admin: &mut Admin, volume: &v1::Volume) -> Result<Option<u64>, DirectError> {
+    let all = admin.list_replicas(v1::ListReplicasRequest {}).await?.into_inner().replicas;
+    let is_it = |it: &&v1::Replica| it.volume.as_ref().is_some_and(|found| found.uid == volume.uid);
+    Ok(all.iter().find(is_it).map(|it| it.incarnation))
 }
 
 /// The membership of a volume whose replicas are not made yet.
