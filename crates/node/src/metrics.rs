@@ -205,12 +205,37 @@ fn peers(registry: &mut Registry, targets: &[TargetStatus]) {
 mod tests {
     use super::*;
 
+    fn pool() -> PoolStatus {
+        PoolStatus {
+            name: "main".into(),
+            path: "pool".into(),
+            uuid: [1; 16],
+            format_version: 1,
+            sector: block::SectorSize::B4096,
+            size: block::ByteLen(100),
+            free: block::ByteLen(70),
+            reserve: block::ByteLen(7),
+            pending: block::ByteLen(0),
+            reclaimable: block::ByteLen(3),
+            mode: block::IoMode::Direct,
+            backend: "io_uring",
+            failed: Some("it is gone".into()),
+            counters: engine::Counters::default(),
+        }
+    }
+
     #[test]
-    fn a_node_without_anything_has_names_and_an_end() {
-        let empty =
-            ShardStatus { pools: Vec::new(), replicas: Vec::new(), targets: Vec::new(), lines: 0 };
-        let text = render(&empty).unwrap();
-        assert!(text.contains("# TYPE pollux_pool_free_bytes gauge"), "{text}");
+    fn a_pool_is_shown_with_its_figures() {
+        let (replicas, targets) = (Vec::new(), Vec::new());
+        let status = ShardStatus { pools: vec![pool()], replicas, targets, lines: 0 };
+        let text = render(&status).unwrap();
+        for line in [
+            "# TYPE pollux_pool_free_bytes gauge",
+            "pollux_pool_free_bytes{pool=\"main\"} 70",
+            "pollux_pool_failed{pool=\"main\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
         assert!(text.ends_with("# EOF\n"));
     }
 }
