@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use replication::target::Begin;
 use replication::words::{NodeId, Span};
 
 use site::Site;
@@ -69,4 +70,21 @@ fn a_login_without_a_quorum_fails_when_its_time_is_over() {
     assert!(begun.elapsed() >= Duration::from_secs(1));
     assert!(go(nbd, "other") & 1 << 31 != 0, "there is no such volume");
     site.stop(1);
+}
+
+/// Protects from a target that never hears why it is refused: all its replicas are on other nodes,
+/// and have promised the start that it claims first to its predecessor.
+#[test]
+fn a_target_without_a_replica_of_its_own_starts_again_under_its_grant() {
+    let dir = dir("again");
+    let mut site = Site::new(&dir);
+    (1..=4).for_each(|id| site.start(id, 256 * MIB));
+    let volume = site.create("table", 64 * MIB, &[2, 3, 4]);
+    site.serve(volume, 1);
+    site.wait_healthy(1);
+    site.stop(1);
+    site.start(1, 256 * MIB);
+    site.begin(volume, 1, Begin::Granted);
+    site.wait_healthy(1);
+    (1..=4).for_each(|id| site.stop(id));
 }

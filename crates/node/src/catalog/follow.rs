@@ -5,9 +5,9 @@ use std::sync::Arc;
 use proto::catalog_client::News;
 use proto::v1;
 use proto::v1::object::Body;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
-use super::{Books, convert};
+use super::Books;
 use crate::shard::{Order, Sender};
 
 /// Names that were told since everything began anew: whatever is not among them is gone.
@@ -50,17 +50,12 @@ impl Books {
     fn take(&self, object: &v1::Object, shard: &Sender) {
         let Some(key) = &object.key else { return };
         match (&object.body, key.kind()) {
-            (Some(Body::Volume(_)), _) => match convert::known(object) {
-                Ok(known) => {
-                    let record = known.record.clone();
-                    if let Err(error) = self.remember(object) {
-                        error!(%error, "what the catalog says cannot be remembered");
-                    }
-                    self.copy().volumes.insert(key.name.clone(), known);
-                    shard.send(Order::Record(Box::new(record)));
-                }
-                Err(unusable) => error!(%unusable, "a volume is left alone"),
-            },
+            (Some(Body::Volume(_)), _) => {
+                let Some(known) = self.usable(object) else { return };
+                let record = known.record.clone();
+                self.copy().volumes.insert(key.name.clone(), known);
+                shard.send(Order::Record(Box::new(record)));
+            }
             (Some(Body::Node(node)), _) => {
                 self.copy().nodes.insert(key.name.clone(), node.clone());
                 shard.send(Order::Nodes(self.nodes()));

@@ -156,7 +156,7 @@ impl Books {
             }
         };
         match answered {
-            Ok(answer) => Some(answer),
+            Ok(answer) => answer,
             // The same node may start again under its grant without the catalog (Q1).
             Err(_) if first && is_get => {
                 let mut remembered = self.remembered().into_iter();
@@ -170,7 +170,7 @@ impl Books {
         }
     }
 
-    async fn get(&self, name: &str) -> Result<CatalogAnswer, CallError> {
+    async fn get(&self, name: &str) -> Result<Option<CatalogAnswer>, CallError> {
         let object = self.client.get(&volume_key(name)).await?;
         Ok(self.present(object.as_ref()))
     }
@@ -179,11 +179,12 @@ impl Books {
         &self,
         name: &str,
         (expected, grant, wanted): convert::Wanted,
-    ) -> Result<CatalogAnswer, CallError> {
+    ) -> Result<Option<CatalogAnswer>, CallError> {
         let key = volume_key(name);
         let found = self.client.get(&key).await?;
-        let Some(object) = found.as_ref() else { return Ok(CatalogAnswer::Missing) };
-        let Some(Body::Volume(volume)) = &object.body else { return Ok(CatalogAnswer::Missing) };
+        let missing = Ok(Some(CatalogAnswer::Missing));
+        let Some(object) = found.as_ref() else { return missing };
+        let Some(Body::Volume(volume)) = &object.body else { return missing };
         let present_grant = volume.quorum.as_ref().map_or(0, |quorum| quorum.grant);
         if object.version != expected.0 || present_grant != grant.0 {
             return Ok(self.present(found.as_ref()));
@@ -193,28 +194,34 @@ impl Books {
         let next = v1::Volume { quorum, ..volume.clone() };
         match self.client.swap(&key, expected.0, Change::Volume(next)).await? {
             Swapped::Done(object) => Ok(match self.present(Some(&object)) {
-                CatalogAnswer::Object(object) => CatalogAnswer::Swapped(object),
+                Some(CatalogAnswer::Object(object)) => Some(CatalogAnswer::Swapped(object)),
                 other => other,
             }),
             Swapped::Conflict(object) => Ok(self.present(object.as_ref())),
         }
     }
 
-    /// What a target is told. It is remembered first: a target that cannot remember is told nothing.
-    fn present(&self, object: Option<&v1::Object>) -> CatalogAnswer {
-        let Some(object) = object else { return CatalogAnswer::Missing };
-        match convert::known(object) {
-            Ok(known) => {
-                if let Err(error) = self.remember(object) {
-                    tracing::error!(%error, "what the catalog says cannot be remembered");
-                }
-                CatalogAnswer::Object(Box::new(known.record.object))
+    /// What a target is told; nothing if this node cannot use it, or cannot remember it first.
+    fn present(&self, object: Option<&v1::Object>) -> Option<CatalogAnswer> {
+        match object {
+            Some(object) => {
+                let known = self.usable(object)?;
+                Some(CatalogAnswer::Object(Box::new(known.record.object)))
             }
-            Err(unusable) => {
-                tracing::error!(%unusable, "the catalog has an object that this node cannot use");
-                CatalogAnswer::Missing
-            }
+            None => Some(CatalogAnswer::Missing),
         }
+    }
+
+    /// A volume that may be acted on: it is understood, and remembered before anybody does.
+    fn usable(&self, object: &v1::Object) -> Option<Known> {
+        let known = convert::known(object).inspect_err(|unusable| {
+            tracing::error!(%unusable, "the catalog has an object that this node cannot use");
+        });
+        let known = known.ok()?;
+        let kept = self.remember(object).inspect_err(|error| {
+            tracing::error!(%error, "what the catalog says cannot be remembered, so it is not obeyed");
+        });
+        kept.ok().map(|()| known)
     }
 }
 

@@ -147,10 +147,13 @@ impl Site {
     }
 
     pub fn serve(&self, uid: VolumeUid, on: u64) {
+        self.begin(uid, on, Begin::TakeOver);
+    }
+
+    pub fn begin(&self, uid: VolumeUid, on: u64, begin: Begin) {
         let record = Box::new(self.records.lock().unwrap()[&uid].clone());
         let (answer, answered) = channel();
         let answer = Box::new(move |result| answer.send(result).unwrap());
-        let begin = Begin::TakeOver;
         self.nodes[&NodeId(on)].shard.send(Order::StartTarget { record, begin, answer });
         answered.recv().unwrap().unwrap();
     }
