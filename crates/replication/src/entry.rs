@@ -3,9 +3,10 @@ use block::{ByteLen, ByteOffset, Data, Position, Seq, Term};
 
 use crate::membership::{MEMBERS_MAX, Membership};
 use crate::state::{SnapshotSpec, Stages};
+use crate::sums::Sums;
 use crate::words::{SnapshotUid, VolumeUid};
 
-/// A checksum of the bytes that were sent, computed once, where they entered.
+/// A checksum of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum(pub u64);
 
@@ -27,7 +28,7 @@ pub enum Change {
     Write {
         offset: ByteOffset,
         data: Data,
-        checksum: Checksum,
+        sums: Sums,
     },
     Zero {
         offset: ByteOffset,
@@ -64,6 +65,12 @@ pub enum Change {
 }
 
 impl Change {
+    /// A write in a volume with this granule, whose bytes enter here.
+    pub fn write(granule: ByteLen, offset: ByteOffset, data: Data) -> Change {
+        let sums = Sums::of(granule, offset, &data);
+        Change::Write { offset, data, sums }
+    }
+
     /// Whether replicas flush after it at once: all but data, whose flush is asked for.
     pub fn is_flushed(&self) -> bool {
         !matches!(self, Change::Write { .. } | Change::Zero { .. })
@@ -82,7 +89,7 @@ impl Change {
     /// What it takes in memory and on the wire, at the most.
     pub fn bytes(&self) -> u64 {
         64 + match self {
-            Change::Write { data, .. } => data.len() as u64,
+            Change::Write { data, sums, .. } => (data.len() + 8 * sums.list().len()) as u64,
             Change::Snapshot(spec) => spec.name.len() as u64,
             Change::Reservations(bytes) | Change::Points(bytes) => bytes.len() as u64,
             Change::Membership(_) => 2 * 16 * MEMBERS_MAX as u64,

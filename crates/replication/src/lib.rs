@@ -18,6 +18,7 @@ pub mod replica;
 mod shared;
 pub mod state;
 pub mod store;
+pub mod sums;
 #[cfg(feature = "faults")]
 mod switches;
 pub mod target;

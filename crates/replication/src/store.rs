@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use crate::entry::Zeroing;
 use crate::state::{SnapshotEntry, SnapshotSpec};
+use crate::sums::Sums;
 use crate::words::SnapshotUid;
 
 /// Names an operation between question and answer.
@@ -14,10 +15,12 @@ pub struct StoreTag(pub u64);
 #[derive(Clone, Debug)]
 pub enum StoreOp {
     // With a place in the sequence: refused with `Gap` unless it is the very next one.
+    /// The bytes were compared with their checksums.
     Write {
         position: Position,
         offset: ByteOffset,
         data: Data,
+        sums: Sums,
     },
     Zero {
         position: Position,

@@ -3,11 +3,11 @@
 #[allow(dead_code, reason = "each test takes what it needs of it")]
 mod random;
 
-use block::{ByteOffset, Data, Seq, Term};
+use block::{ByteLen, ByteOffset, Data, Seq, Term};
 use random::Rng;
 use random::messages::{TO_REPLICA, TO_TARGET, reseal};
 use replication::encoding::Malformed;
-use replication::entry::{Change, Checksum, Entry};
+use replication::entry::{Change, Entry};
 use replication::membership::{MEMBERS_MAX, Member, Membership, Voters};
 use replication::message::{
     AskId, BATCH_MAX, FRAME_MAX, Fetched, ForReplica, ForTarget, Leaving, Piece, REASON_MAX,
@@ -46,8 +46,7 @@ fn every_message_comes_back_as_it_was() {
 
 fn write(seq: u64, byte: u8, len: usize) -> Entry {
     let data = Data::copy_of(&vec![byte; len]);
-    let checksum = Checksum::of(&data);
-    Entry { seq: Seq(seq), change: Change::Write { offset: ByteOffset(0), data, checksum } }
+    Entry { seq: Seq(seq), change: Change::write(ByteLen(4096), ByteOffset(0), data) }
 }
 
 fn entries(list: Vec<Entry>) -> ForReplica {
@@ -61,10 +60,10 @@ fn every_write_has_its_own_bytes_where_direct_io_wants_them() {
     let back = decode_to_replica(&frame).expect("a good frame");
     let ToReplica::Entries(back) = back.body else { panic!("entries were sent") };
     for (entry, len) in back.iter().zip([4096, 512, 8192]) {
-        let Change::Write { data, checksum, .. } = &entry.change else { panic!("writes") };
+        let Change::Write { offset, data, sums } = &entry.change else { panic!("writes") };
         assert_eq!(data.len(), len);
         assert!(data.iter().all(|byte| u64::from(*byte) == entry.seq.0));
-        assert_eq!(Checksum::of(data), *checksum);
+        assert!(sums.are_of(*offset, data));
         assert!(data.is_aligned(512));
     }
 }
@@ -99,8 +98,8 @@ fn damaged_data_of_a_write_contradicts_the_checksum_that_came_with_it() {
     else {
         panic!("entries were sent")
     };
-    let Change::Write { data, checksum, .. } = &back[0].change else { panic!("a write") };
-    assert_ne!(Checksum::of(data), *checksum);
+    let Change::Write { offset, data, sums } = &back[0].change else { panic!("a write") };
+    assert!(!sums.are_of(*offset, data));
 }
 
 #[test]

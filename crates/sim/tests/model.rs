@@ -30,6 +30,7 @@ fn random_sequences_agree_with_the_model() {
         SEQUENCES,
         &[
             ("write", 60_000),
+            ("write with checksums", 30_000),
             ("read", 30_000),
             ("zero", 30_000),
             ("flush", 20_000),

@@ -4,7 +4,7 @@ mod bench;
 
 use std::collections::BTreeMap;
 
-use bench::{Bench, GRANULE, bytes_of, spec_of, state_of, uid, write};
+use bench::{Bench, GRANULE, bytes_of, spec_of, state_of, uid, write, write_at};
 use block::{ByteLen, ByteOffset, Data, Position, Seq};
 use engine::{Op, VolumeSpec};
 use replication::entry::Zeroing;
@@ -209,11 +209,7 @@ fn an_import_can_be_asked_for_as_a_whole() {
             stage_data(2, 5, 50),
             // The tail is undone: lower than where it was.
             adopt(2),
-            StoreOp::Write {
-                position: Position::new(2, 3),
-                offset: at(3),
-                data: Data::copy_of(&bytes_of(30)),
-            },
+            write_at(Position::new(2, 3), at(3), Data::copy_of(&bytes_of(30))),
             StoreOp::DeleteSnapshot { snapshot: uid(7) },
             StoreOp::Flush,
         ],
@@ -396,7 +392,7 @@ fn operations(rng: &mut Rng) -> Vec<StoreOp> {
         let op = match rng.below(14) {
             0..4 => {
                 let data = Data::copy_of(&bytes_of(1 + rng.below(200)));
-                StoreOp::Write { position: next(), offset: at(granule), data }
+                write_at(next(), at(granule), data)
             }
             4..6 => {
                 made += 1;

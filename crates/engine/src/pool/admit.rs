@@ -1,12 +1,12 @@
 //! Is an operation legal? What is refused here has changed nothing.
-use block::{ByteLen, ByteOffset, Disk, LOGICAL_SECTOR, Position};
+use block::{ByteLen, ByteOffset, Data, Disk, LOGICAL_SECTOR, Position};
 
 use crate::error::OpError;
 use crate::limits::{SEQ_MAX, STATE_MAX, WRITE_MAX};
 use crate::pool::change::is_zero;
 use crate::pool::pack::Packing;
 use crate::pool::queue::{Change, Content, Edge, Kind, Queued};
-use crate::pool::{Op, Pool, RequestId, Subject, Zeroing};
+use crate::pool::{GranuleSums, Op, Pool, RequestId, Subject, Zeroing};
 use crate::units::{Granule, SnapshotId, VolumeId, to_usize};
 use crate::volume::{Durable, Front, Volume, VolumeSpec, check_size};
 
@@ -53,19 +53,18 @@ impl<D: Disk> Pool<D> {
         }
         match op {
             Op::Write { volume, position, offset, data } => {
-                if data.len() as u64 > WRITE_MAX {
-                    return Err(OpError::TooLong { len: ByteLen(data.len() as u64) });
-                }
-                let len = ByteLen(data.len() as u64);
-                self.counters.writes += 1;
-                self.accept_change(volume, position, offset, len, Content::Bytes(data))
+                self.accept_write(volume, position, offset, data, None)
+            }
+            Op::WriteChecked { volume, position, offset, data, granule, sums } => {
+                self.accept_write(volume, position, offset, data, Some((granule, sums)))
             }
             Op::Zero { volume, position, offset, len, how } => {
                 match how {
                     Zeroing::Zeroes => self.counters.zeroes += 1,
                     Zeroing::Discard => self.counters.discards += 1,
                 }
-                self.accept_change(volume, position, offset, len, Content::Zeros)
+                let zeros = self.accept_change(volume, position, offset, len, Content::Zeros)?;
+                Ok(Kind::Change(Box::new(zeros)))
             }
             Op::Flush => Ok(Kind::Flush),
             Op::Mark { volume, position } => {
@@ -110,6 +109,28 @@ impl<D: Disk> Pool<D> {
         }
     }
 
+    fn accept_write(
+        &mut self,
+        volume: VolumeId,
+        position: Position,
+        offset: ByteOffset,
+        data: Data,
+        sums: Option<(ByteLen, GranuleSums)>,
+    ) -> Result<Kind, OpError> {
+        let len = ByteLen(data.len() as u64);
+        if len.0 > WRITE_MAX {
+            return Err(OpError::TooLong { len });
+        }
+        self.counters.writes += 1;
+        let mut change = self.accept_change(volume, position, offset, len, Content::Bytes(data))?;
+        // Of another division they say nothing about what is stored here.
+        let granule = self.volumes[&volume].granule();
+        let touched = change.end.0 - change.first.0;
+        let fit = |sums: &GranuleSums| sums.list().len() as u64 == touched;
+        change.sums = sums.filter(|(len, _)| len.0 == granule).map(|(_, sums)| sums).filter(fit);
+        Ok(Kind::Change(Box::new(change)))
+    }
+
     fn accept_change(
         &mut self,
         volume: VolumeId,
@@ -117,11 +138,11 @@ impl<D: Disk> Pool<D> {
         offset: ByteOffset,
         len: ByteLen,
         content: Content,
-    ) -> Result<Kind, OpError> {
+    ) -> Result<Change, OpError> {
         self.unstaged(volume)?;
         let change = self.plan_change(volume, position, offset, len, content)?;
         self.check_position(volume, position)?;
-        Ok(Kind::Change(Box::new(change)))
+        Ok(change)
     }
 
     pub(super) fn plan_change(
@@ -151,6 +172,7 @@ impl<D: Disk> Pool<D> {
             offset,
             len,
             content,
+            sums: None,
             first,
             end,
             edges,

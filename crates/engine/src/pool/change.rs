@@ -105,11 +105,12 @@ impl<D: Disk> Pool<D> {
         let places = space.drain(..).flat_map(|extent| {
             (0..extent.sectors / sectors).map(move |at| Sector(extent.start.0 + at * sectors))
         });
-        let blocks = places.zip(data.chunks_exact(granule)).map(|(place, bytes)| BlockRecord {
+        let granules = (change.first.0..).map(Granule).zip(data.chunks_exact(granule));
+        let blocks = places.zip(granules).map(|(place, (granule, bytes))| BlockRecord {
             place,
             sectors: u16::try_from(sectors).expect("a granule has at most 256 sectors"),
             encoding: Encoding::Raw,
-            checksum: Checksum::of(bytes),
+            checksum: change.known_sum(granule).unwrap_or_else(|| Checksum::of(bytes)),
         });
         vec![Span::Blocks { first: change.first, blocks: blocks.collect() }]
     }
@@ -125,14 +126,14 @@ impl<D: Disk> Pool<D> {
         let data = data.clone();
         let mut spans = Vec::new();
         for at in change.first.0..change.end.0 {
-            let bytes = match take_edge(change, Granule(at), granule) {
-                Some(merged) => merged,
+            let (bytes, known) = match take_edge(change, Granule(at), granule) {
+                Some(merged) => (merged, None),
                 None => {
                     let from = to_usize(at * granule as u64 - change.offset.0);
-                    data.slice(from..from + granule)
+                    (data.slice(from..from + granule), change.known_sum(Granule(at)))
                 }
             };
-            self.add_granule(&mut spans, Granule(at), bytes, space, batch);
+            self.add_granule(&mut spans, Granule(at), (bytes, known), space, batch);
         }
         spans
     }
@@ -147,7 +148,7 @@ impl<D: Disk> Pool<D> {
         let mut spans = Vec::new();
         let (mut first, mut end) = (change.first.0, change.end.0);
         if let Some(bytes) = take_edge(change, Granule(first), granule) {
-            self.add_granule(&mut spans, Granule(first), bytes, space, batch);
+            self.add_granule(&mut spans, Granule(first), (bytes, None), space, batch);
             first += 1;
         }
         let tail = (first < end).then(|| take_edge(change, Granule(end - 1), granule)).flatten();
@@ -156,17 +157,18 @@ impl<D: Disk> Pool<D> {
             spans.push(Span::Hole { first: Granule(first), count: end - first });
         }
         if let Some(bytes) = tail {
-            self.add_granule(&mut spans, Granule(end), bytes, space, batch);
+            self.add_granule(&mut spans, Granule(end), (bytes, None), space, batch);
         }
         spans
     }
 
-    /// One whole granule: a block at a fresh place, or a hole where it is all zeros.
+    /// One whole granule, with its checksum if it is known: a block at a fresh place, or a hole where
+    /// it is all zeros.
     fn add_granule(
         &mut self,
         spans: &mut Vec<Span>,
         granule: Granule,
-        bytes: Data,
+        (bytes, known): (Data, Option<Checksum>),
         space: &mut [Extent],
         batch: &mut Batch,
     ) {
@@ -186,7 +188,7 @@ impl<D: Disk> Pool<D> {
             place,
             sectors: u16::try_from(sectors).expect("a granule has at most 256 sectors"),
             encoding: Encoding::Raw,
-            checksum: Checksum::of(&bytes),
+            checksum: known.unwrap_or_else(|| Checksum::of(&bytes)),
         };
         push_block(spans, granule, block);
         batch.sealed.bytes += bytes.len();
@@ -204,6 +206,12 @@ pub(super) fn push_block(spans: &mut Vec<Span>, granule: Granule, block: BlockRe
 }
 
 impl Change {
+    /// The checksum that came with a granule's bytes. Only of one that is covered whole.
+    fn known_sum(&self, granule: Granule) -> Option<Checksum> {
+        let at = to_usize(granule.0 - self.first.0);
+        self.sums.as_ref().and_then(|sums| sums.list().get(at)).map(|sum| Checksum(*sum))
+    }
+
     /// Whether what it covers may have to be dropped by later checkpoints.
     pub fn is_large_hole(&self) -> bool {
         is_large(self.first.0, self.end.0 - self.first.0)

@@ -29,6 +29,7 @@ mod snapshots;
 mod superblocks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use block::{ByteLen, ByteOffset, Data, Disk, Position, Seq};
 
@@ -84,6 +85,17 @@ pub enum Op {
         position: Position,
         offset: ByteOffset,
         data: Data,
+    },
+    /// A write whose bytes were compared with their checksums: one for each granule that it
+    /// touches, if granules have this length. Of those that it covers whole, and that are stored as
+    /// they are, the checksum is kept as it is: what is stored is what was checked.
+    WriteChecked {
+        volume: VolumeId,
+        position: Position,
+        offset: ByteOffset,
+        data: Data,
+        granule: ByteLen,
+        sums: GranuleSums,
     },
     Zero {
         volume: VolumeId,
@@ -215,6 +227,22 @@ pub enum Op {
     Usage {
         of: Subject,
     },
+}
+
+/// The checksums of granules that follow one another.
+#[derive(Clone, Debug)]
+pub enum GranuleSums {
+    One(u64),
+    Many(Arc<[u64]>),
+}
+
+impl GranuleSums {
+    fn list(&self) -> &[u64] {
+        match self {
+            GranuleSums::One(only) => std::slice::from_ref(only),
+            GranuleSums::Many(list) => list,
+        }
+    }
 }
 
 /// What can be looked at.

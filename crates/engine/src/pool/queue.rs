@@ -5,7 +5,7 @@ use block::{Buf, ByteLen, ByteOffset, Data, Position, Seq};
 
 use crate::error::OpError;
 use crate::pool::pack::Packing;
-use crate::pool::{Reply, RequestId};
+use crate::pool::{GranuleSums, Reply, RequestId};
 use crate::units::{Extent, Granule, SnapshotId, VolumeId};
 use crate::volume::{Header, SnapshotSpec, VolumeSpec};
 
@@ -53,6 +53,8 @@ pub struct Change {
     pub offset: ByteOffset,
     pub len: ByteLen,
     pub content: Content,
+    /// Of the bytes, one for each granule from the first on, where they are known.
+    pub sums: Option<GranuleSums>,
     pub first: Granule,
     /// The granule behind the last.
     pub end: Granule,

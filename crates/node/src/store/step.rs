@@ -1,8 +1,8 @@
 //! A replica's operation as one of the engine, and what its answer means for the place.
 use block::{ByteLen, ByteOffset};
 use engine::{
-    Op, OpError, Reply, Runs, SnapshotId, SnapshotSpec, SnapshotsOfDeleted, Staged, Stamps,
-    Subject, VolumeId,
+    GranuleSums, Op, OpError, Reply, Runs, SnapshotId, SnapshotSpec, SnapshotsOfDeleted, Staged,
+    Stamps, Subject, VolumeId,
 };
 use replication::entry::Zeroing;
 use replication::store::{ChangedRange, Content, Extent, StoreError, StoreOp, StoreReply};
@@ -71,8 +71,11 @@ pub fn of(
         place.snapshots.get(&uid).copied().ok_or(StoreError::UnknownSnapshot)
     };
     Ok(match op {
-        StoreOp::Write { position, offset, data } => {
-            (Op::Write { volume, position, offset, data }, Step::Plain, offset)
+        StoreOp::Write { position, offset, data, sums } => {
+            let granule = sums.granule();
+            let sums = sums.shared().map_or_else(GranuleSums::Many, GranuleSums::One);
+            let op = Op::WriteChecked { volume, position, offset, data, granule, sums };
+            (op, Step::Plain, offset)
         }
         StoreOp::Zero { position, offset, len, how } => {
             let how = match how {

@@ -2,8 +2,8 @@
 //! than what arrived could fill.
 //!
 //! Data is compared with its checksum where it is read: that of a repair, of a read's answer and of
-//! the pieces of a round. Not that of a write: it was made where the bytes entered, and the replica
-//! compares it itself, right before it stores them.
+//! the pieces of a round. Not those of a write: they were made where the bytes entered, and the replica
+//! compares them itself, right before it stores them.
 use block::{ByteLen, ByteOffset, Data, Seq};
 
 use super::frame::{Opened, division, kind};
@@ -19,6 +19,7 @@ use crate::state::{
     Stages,
 };
 use crate::store::{ChangedRange, Content, Extent};
+use crate::sums::Sums;
 use crate::words::{Boot, Incarnation, Moment, SnapshotUid, VolumeUid};
 
 fn wrong<T>(what: &'static str) -> Result<T, Malformed> {
@@ -224,8 +225,18 @@ fn read_entry(frame: &mut Opened) -> Result<Entry, Malformed> {
     let change = match meta.u8("kind of an entry")? {
         kind::WRITE => {
             let offset = meta.offset("offset of a write")?;
-            let checksum = Checksum(meta.u64("checksum of a write")?);
-            Change::Write { offset, data: frame.data("data of a write")?, checksum }
+            let bits = meta.u8("granule of a write")?;
+            if !Sums::BITS.contains(&bits) {
+                return wrong("granule of a write");
+            }
+            let data = frame.data("data of a write")?;
+            let (meta, what) = (&mut frame.meta, "checksums of a write");
+            let count = Sums::count(bits, offset, data.len());
+            let sums = match count {
+                1 => Sums::told(bits, &[meta.u64(what)?]),
+                _ => Sums::told(bits, &meta.list(count, 8, what, |meta| meta.u64(what))?),
+            };
+            Change::Write { offset, data, sums }
         }
         kind::ZEROES => read_zero(meta, Zeroing::Zeroes)?,
         kind::DISCARD => read_zero(meta, Zeroing::Discard)?,

@@ -209,10 +209,12 @@ pub fn encode_to_target(message: &ForTarget) -> Encoded {
 fn write_entry(frame: &mut Frame, entry: &Entry) {
     frame.numbers(&[entry.seq.0]);
     match &entry.change {
-        Change::Write { offset, data, checksum } => {
+        Change::Write { offset, data, sums } => {
             frame.meta.u8(kind::WRITE);
-            frame.numbers(&[offset.0, checksum.0]);
+            frame.numbers(&[offset.0]);
+            frame.meta.u8(sums.bits());
             frame.data(data);
+            frame.numbers(sums.list());
         }
         Change::Zero { offset, len, how } => {
             frame.meta.u8(match how {

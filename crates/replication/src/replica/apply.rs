@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use block::{Position, Seq, Term};
 
-use crate::entry::{Change, Checksum, Entry};
+use crate::entry::{Change, Entry};
 use crate::message::{ForTarget, Leaving, ToTarget};
 use crate::replica::{Following, LinkId, Output, Replica, Standing};
 use crate::state::SharedState;
@@ -199,8 +199,9 @@ impl Replica {
             *seen = membership.version.max(*seen);
         }
         let op = match &entry.change {
-            Change::Write { offset, data, .. } => {
-                StoreOp::Write { position, offset: *offset, data: data.clone() }
+            Change::Write { offset, data, sums } => {
+                let (offset, data, sums) = (*offset, data.clone(), sums.clone());
+                StoreOp::Write { position, offset, data, sums }
             }
             Change::Zero { offset, len, how } => {
                 StoreOp::Zero { position, offset: *offset, len: *len, how: *how }
@@ -344,7 +345,7 @@ impl Replica {
 /// What was sent is what arrived.
 fn is_whole(entry: &Entry) -> bool {
     match &entry.change {
-        Change::Write { data, checksum, .. } => Checksum::of(data) == *checksum,
+        Change::Write { offset, data, sums } => sums.are_of(*offset, data),
         _ => true,
     }
 }

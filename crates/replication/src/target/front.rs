@@ -5,7 +5,7 @@ use block::{ByteLen, ByteOffset, LOGICAL_SECTOR, Seq};
 
 use crate::client::{Answer, ConnectionId, IoError, Login, LoginError, Request, RequestId};
 use crate::constants::{EXTENTS_MAX, REQUEST_MAX, REQUESTS_MAX};
-use crate::entry::{Change, Checksum};
+use crate::entry::Change;
 use crate::state::RESERVATIONS_MAX;
 use crate::target::reads::What;
 use crate::target::{Cx, Output, Target, off};
@@ -232,8 +232,7 @@ impl Target {
         match request {
             Request::Write { offset, data, fua } => {
                 let cost = self.cost_of(offset, ByteLen(data.len() as u64));
-                let checksum = Checksum::of(&data);
-                let seq = self.append(Change::Write { offset, data, checksum }, by, cost);
+                let seq = self.append(Change::write(self.granule(), offset, data), by, cost);
                 self.await_write(seq, fua, client, waiter);
             }
             Request::Zero { offset, len, how, fua } => {
@@ -271,6 +270,12 @@ impl Target {
             false => self.append(Change::Flush, Some(client), 0),
         };
         self.front.for_settle.push_back((seq, waiter));
+    }
+
+    /// How stores divide the volume. All of them alike: it goes with its block size.
+    fn granule(&self) -> ByteLen {
+        let facts = self.peers.values().find_map(|peer| peer.facts.as_ref());
+        facts.map_or(ByteLen(4096), |facts| facts.granule)
     }
 
     /// The most that a write takes in a pool (Q7).

@@ -172,11 +172,10 @@ mod tests {
     use block::Data;
 
     use super::*;
-    use crate::entry::Checksum;
 
     fn write(offset: u64, len: usize) -> Change {
         let data = Data::copy_of(&vec![1; len]);
-        Change::Write { offset: ByteOffset(offset), checksum: Checksum::of(&data), data }
+        Change::write(ByteLen(4096), ByteOffset(offset), data)
     }
 
     fn of_three() -> Sequence {

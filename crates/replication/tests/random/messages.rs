@@ -41,9 +41,8 @@ impl Rng {
     fn change(&mut self, kind: u64) -> Change {
         match kind {
             0 => {
-                let data = self.block();
-                let checksum = Checksum::of(&data);
-                Change::Write { offset: self.offset(), data, checksum }
+                let granule = ByteLen(512 << self.below(12));
+                Change::write(granule, self.offset(), self.block())
             }
             1 => Change::Zero { offset: self.offset(), len: self.len(), how: Zeroing::Zeroes },
             2 => Change::Zero { offset: self.offset(), len: self.len(), how: Zeroing::Discard },

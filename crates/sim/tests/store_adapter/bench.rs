@@ -6,6 +6,7 @@ use engine::{CreateOptions, Pool, VolumeSpec};
 use node::store::Host;
 use replication::state::SnapshotSpec;
 use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
+use replication::sums::Sums;
 use replication::words::{Incarnation, SnapshotUid, VolumeUid};
 use sim::CrashDisk;
 use sim::workload::open_options;
@@ -33,7 +34,12 @@ pub fn state_of(n: u64) -> Vec<u8> {
 
 pub fn write(seq: u64, granule: u64, tag: u64) -> StoreOp {
     let data = Data::copy_of(&bytes_of(tag));
-    StoreOp::Write { position: Position::new(1, seq), offset: ByteOffset(granule * GRANULE), data }
+    write_at(Position::new(1, seq), ByteOffset(granule * GRANULE), data)
+}
+
+pub fn write_at(position: Position, offset: ByteOffset, data: Data) -> StoreOp {
+    let sums = Sums::of(ByteLen(GRANULE), offset, &data);
+    StoreOp::Write { position, offset, data, sums }
 }
 
 pub struct Bench {

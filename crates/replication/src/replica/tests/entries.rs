@@ -1,10 +1,11 @@
 use block::{ByteLen, ByteOffset, Position, Seq, Term};
 
-use crate::entry::{Change, Checksum, Zeroing};
+use crate::entry::{Change, Zeroing};
 use crate::history::Reign;
 use crate::message::{AskId, Leaving, ReadFailure, ToReplica, ToTarget};
 use crate::replica::LinkId;
 use crate::store::{Extent, StoreError, StoreOp};
+use crate::sums::Sums;
 use crate::words::{Moment, SnapshotUid, Span};
 
 use super::rig::{Rig, SIZE, spec, write};
@@ -166,7 +167,10 @@ fn a_busy_store_gets_the_same_entries_again_in_order() {
 #[test]
 fn a_gap_or_bytes_that_are_not_what_was_sent_end_the_connection() {
     let wrong = || match write(0, 1) {
-        Change::Write { offset, data, .. } => Change::Write { offset, data, checksum: Checksum(1) },
+        Change::Write { offset, data, .. } => {
+            let sums = Sums::of(ByteLen(4096), offset, &[7; 4096]);
+            Change::Write { offset, data, sums }
+        }
         other => other,
     };
     for (first, change) in [(3, write(0, 1)), (1, write(0, 1)), (2, wrong())] {

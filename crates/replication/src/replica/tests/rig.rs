@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 
 use block::{ByteLen, ByteOffset, Data, Seq, Term};
 
-use crate::entry::{Change, Checksum, Entry};
+use crate::entry::{Change, Entry};
 use crate::membership::Membership;
 use crate::message::{ForReplica, Hello, ToReplica, ToTarget, Welcome};
 use crate::replica::{Event, LinkId, Output, Replica, Run};
@@ -185,8 +185,7 @@ impl Rig {
 
 pub fn write(granule: u64, byte: u8) -> Change {
     let data = Data::copy_of(&vec![byte; GRANULE_LEN]);
-    let checksum = Checksum::of(&data);
-    Change::Write { offset: ByteOffset(granule * GRANULE), data, checksum }
+    Change::write(ByteLen(GRANULE), ByteOffset(granule * GRANULE), data)
 }
 
 pub fn spec(n: u8) -> SnapshotSpec {

@@ -123,7 +123,8 @@ impl Store {
     fn change(&mut self, op: &StoreOp) -> Result<StoreReply, StoreError> {
         let now = &mut self.now;
         match op {
-            StoreOp::Write { position, offset, data } => {
+            StoreOp::Write { position, offset, data, sums } => {
+                assert!(sums.are_of(*offset, data), "they were compared");
                 let bytes = Content::Bytes(data.clone());
                 put(&mut now.cells, *offset, &bytes, position.seq);
             }

@@ -2,9 +2,9 @@
 //! replies that leave. It is compared with what was promised.
 use std::collections::BTreeMap;
 
-use block::{ByteLen, ByteOffset, Position, Seq, Term};
+use block::{ByteLen, ByteOffset, Data, Position, Seq, Term};
 use replication::client::{ConnectionId, Request, RequestId};
-use replication::entry::{Change, Checksum, Entry};
+use replication::entry::{Change, Entry};
 use replication::history::Reign;
 use replication::membership::Membership;
 use replication::message::{ForTarget, ToTarget};
@@ -59,7 +59,7 @@ struct Asked {
 }
 
 enum Asks {
-    Write { offset: ByteOffset, checksum: Checksum, fua: bool },
+    Write { offset: ByteOffset, data: Data, fua: bool },
     Zero { offset: ByteOffset, len: ByteLen, fua: bool },
     Flush,
     Read,
@@ -69,10 +69,9 @@ enum Asks {
 impl Asks {
     fn is(&self, change: &Change) -> bool {
         match (self, change) {
-            (
-                Asks::Write { offset, checksum, .. },
-                Change::Write { offset: at, checksum: sum, .. },
-            ) => offset == at && checksum == sum,
+            (Asks::Write { offset, data, .. }, Change::Write { offset: at, data: sent, .. }) => {
+                offset == at && data[..] == sent[..]
+            }
             (Asks::Zero { offset, len, .. }, Change::Zero { offset: at, len: long, .. }) => {
                 offset == at && len == long
             }
@@ -131,8 +130,8 @@ impl Observed {
         if let Some(known) = entries.get(&(term, entry.seq)) {
             let same = match (known, &entry.change) {
                 (
-                    Change::Write { offset: a, checksum: x, .. },
-                    Change::Write { offset: b, checksum: y, .. },
+                    Change::Write { offset: a, sums: x, .. },
+                    Change::Write { offset: b, sums: y, .. },
                 ) => a == b && x == y,
                 (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
             };
@@ -259,7 +258,7 @@ impl Observed {
         let what = match request {
             Request::Read { .. } | Request::Extents { .. } => Asks::Read,
             Request::Write { offset, data, fua } => {
-                Asks::Write { offset: *offset, checksum: Checksum::of(data), fua: *fua }
+                Asks::Write { offset: *offset, data: data.clone(), fua: *fua }
             }
             Request::Zero { offset, len, fua, .. } => {
                 Asks::Zero { offset: *offset, len: *len, fua: *fua }

@@ -1,6 +1,9 @@
 //! What can be done to a volume without any snapshot.
-use block::{ByteLen, ByteOffset, Data};
-use engine::{BlockSize, Compression, Op, SnapshotsOfDeleted, VolumeId, VolumeSpec, Zeroing};
+use block::{ByteLen, ByteOffset, Data, Position};
+use engine::{
+    BlockSize, Checksum, Compression, GranuleSums, Op, SnapshotsOfDeleted, VolumeId, VolumeSpec,
+    Zeroing,
+};
 
 use super::super::change::Change;
 use super::super::history::{SECTOR, content};
@@ -156,8 +159,38 @@ impl Driver {
         }
         self.note_refill(volume, first, count);
         let offset = ByteOffset(first * SECTOR);
-        let op = Op::Write { volume, position, offset, data: Data::copy_of(&bytes) };
+        let op = self.write_op(volume, position, offset, Data::copy_of(&bytes));
         self.ask_change(op, Change::Write { volume, first, count }, Some(position));
+    }
+
+    /// Every other one brings its checksums along. Not drawn from the seed, so that its story stays
+    /// the same.
+    fn write_op(
+        &mut self,
+        volume: VolumeId,
+        position: Position,
+        offset: ByteOffset,
+        data: Data,
+    ) -> Op {
+        if position.seq.0.is_multiple_of(2) {
+            return Op::Write { volume, position, offset, data };
+        }
+        self.paths.add("write with checksums", 1);
+        let granule = self.volumes[&volume].per() * SECTOR;
+        let (mut sums, mut from) = (Vec::new(), 0);
+        while from < data.len() {
+            let at = offset.0 + from as u64;
+            let len = usize::try_from(granule - at % granule).expect("a granule is small");
+            let to = (from + len).min(data.len());
+            sums.push(Checksum::of(&data[from..to]).0);
+            from = to;
+        }
+        let sums = match sums.as_slice() {
+            [only] => GranuleSums::One(*only),
+            _ => GranuleSums::Many(sums.into()),
+        };
+        let granule = ByteLen(granule);
+        Op::WriteChecked { volume, position, offset, data, granule, sums }
     }
 
     /// A large write at a random place: a pool that is small fills up soon.
