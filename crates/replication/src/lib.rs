@@ -1,6 +1,6 @@
 //! One volume over several replicas: the machines of a target and of a replica.
 //!
-//! Both are pure: `step(now, event, out)`; no IO, no clock, no thread. The life of a write:
+//! Both are pure: `step_all(now, events, out)`; no IO, no clock, no thread. The life of a write:
 //! `target/front.rs` (who asks, may it) -> `target/sequence.rs` (a seq, a place in the window) ->
 //! `target/peer.rs` (on its way to each replica) -> `replica/apply.rs` (into the store, held) ->
 //! `target/sequence.rs` (CF hold it: acknowledged). `docs/quorum.md` is the protocol.

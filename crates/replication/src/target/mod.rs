@@ -303,7 +303,7 @@ impl Target {
     ///
     /// Events that stand alone find done what follows from those before them, and what follows from
     /// them is done before the next: as if each had come by itself. So only between those that do
-    /// not, see [`Event::stands_alone`], something is put off, and none of them needs it:
+    /// not (`Event::stands_alone`), something is put off, and none of them needs it:
     ///
     /// - A request looks at its connection, at the size, and at how many wait; then it waits in a
     ///   queue, or among the reads. Nobody is asked before all are in, so a read may overtake a
