@@ -109,22 +109,21 @@ impl EnginePool {
     }
 
     pub fn create(&mut self, volume: VolumeNo, shape: Shape) {
-        let tag = self.tag();
         let spec = VolumeSpec {
             name: format!("v{}", volume.0),
             size: ByteLen(shape.size),
             block_size: BlockSize::new(shape.block_size).expect("a legal size"),
             ..VolumeSpec::default()
         };
-        self.host().create(uid(volume), tag, spec.clone(), shape.incarnation);
-        if matches!(self.wait_for(tag), Err(StoreError::NoSpace)) {
+        let create = |host: &mut Host<CrashDisk>, tag| {
+            host.create(uid(volume), tag, spec.clone(), shape.incarnation);
+        };
+        if matches!(self.insist(create), Err(StoreError::NoSpace)) {
             // Whoever places copies looks for space first.
             self.mood.full = false;
             self.feed_hog();
             self.flush();
-            let tag = self.tag();
-            self.host().create(uid(volume), tag, spec, shape.incarnation);
-            self.wait_for(tag).expect("a new copy fits");
+            self.insist(create).expect("a new copy fits");
         }
         self.flush();
     }
@@ -133,14 +132,8 @@ impl EnginePool {
         self.flushed.remove(&volume);
         self.asked.remove(&volume);
         if self.held(volume).is_some() {
-            loop {
-                let tag = self.tag();
-                self.host().delete(uid(volume), tag);
-                match self.wait_for(tag) {
-                    Err(StoreError::Busy) => {}
-                    answer => break answer.map(drop).expect("a copy can be deleted"),
-                }
-            }
+            let deleted = self.insist(|host, tag| host.delete(uid(volume), tag));
+            deleted.expect("a copy can be deleted");
             self.flush();
             self.early.retain(|(of, _, _)| *of != volume);
         }
@@ -149,9 +142,23 @@ impl EnginePool {
     fn flush(&mut self) {
         // Whoever is asked flushes the whole pool.
         let Some(volume) = self.host().volumes().first().copied() else { return };
-        let tag = self.tag();
-        self.host().submit(volume, tag, StoreOp::Flush);
-        self.wait_for(tag).expect("a healthy disk");
+        let flushed = self.insist(|host, tag| host.submit(volume, tag, StoreOp::Flush));
+        flushed.expect("a healthy disk");
+    }
+
+    /// Asks until the pool is not too busy with what replicas asked of it.
+    fn insist(
+        &mut self,
+        ask: impl Fn(&mut Host<CrashDisk>, StoreTag),
+    ) -> Result<StoreReply, StoreError> {
+        loop {
+            let tag = self.tag();
+            ask(self.host(), tag);
+            match self.wait_for(tag) {
+                Err(StoreError::Busy) => self.host().pool_mut().wait(),
+                answer => return answer,
+            }
+        }
     }
 
     /// Lets the disk work until one answer is there.
