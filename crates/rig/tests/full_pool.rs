@@ -35,14 +35,6 @@ fn one_full_pool_costs_a_replica() {
     filling.one().unwrap();
 }
 
-/// There is nothing to bring but holes, and yet no room to begin with.
-#[test]
-#[ignore = "a full pool has no room to begin an import: it is stuck until it is emptied by hand"]
-fn a_full_replica_comes_back_when_everything_is_discarded() {
-    let mut filling = Filling::start("full_discarded", &[LARGE, LARGE, SMALL]).unwrap();
-    filling.all_discarded().unwrap();
-}
-
 #[test]
 fn two_full_pools_refuse_writes_until_there_is_room() {
     let mut filling = Filling::start("full_two", &[LARGE, SMALL, SMALL]).unwrap();
@@ -74,22 +66,15 @@ impl Filling {
         self.verify()
     }
 
-    fn all_discarded(&mut self) -> Result<()> {
-        ensure!(self.fill(Version(1))?.is_none(), "refused, and two pools have room");
-        self.shown(3)?;
-        self.discard(0..BLOCKS)?;
-        let took = self.operator.wait_healthy(VOLUME, 3, PATIENCE)?;
-        println!("healthy {took:.1?} after everything was discarded");
-        self.verify()
-    }
-
     /// What an operator does with a replica that gave up: its content goes, and it comes anew.
     fn empty(&self, node: u64) -> Result<()> {
         let name = node_name(node);
-        self.operator.ask_within(PATIENCE, async |site| {
-            site.remove_replica(VOLUME, &name).await?;
-            site.add_replica(VOLUME, &name, "main").await
-        })
+        let gave_up = |status: &TargetStatus| {
+            let mut others = status.peers.iter().filter(|peer| !peer.votes);
+            others.any(|peer| peer.member.is_some_and(|member| member.replica == node))
+        };
+        self.operator.wait_for(VOLUME, "the vote to be given up", PATIENCE, gave_up)?;
+        self.operator.ask_within(PATIENCE, async |site| site.renew_replica(VOLUME, &name).await)
     }
 
     fn two(&mut self) -> Result<()> {

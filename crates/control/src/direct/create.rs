@@ -179,7 +179,10 @@ impl Site {
 }
 
 /// The incarnation of the volume's replica on a node.
-async fn present(admin: &mut Admin, volume: &v1::Volume) -> Result<Option<u64>, DirectError> {
+pub(super) async fn present(
+    admin: &mut Admin,
+    volume: &v1::Volume,
+) -> Result<Option<u64>, DirectError> {
     let all = admin.list_replicas(v1::ListReplicasRequest {}).await?.into_inner().replicas;
     let is_it = |it: &&v1::Replica| it.volume.as_ref().is_some_and(|found| found.uid == volume.uid);
     Ok(all.iter().find(is_it).map(|it| it.incarnation))

@@ -23,6 +23,10 @@ pub enum DirectError {
     NoReplica { name: String, node: String },
     #[error("the volume `{name}` has a replica on `{node}` already")]
     ReplicaThere { name: String, node: String },
+    #[error(
+        "the replica of `{name}` on `{node}` votes: its content is needed. To move it, `pollux volume replica replace`"
+    )]
+    StillVotes { name: String, node: String },
     #[error("a volume has 1 to 7 replicas, each on a node of its own")]
     BadReplicas,
     #[error(

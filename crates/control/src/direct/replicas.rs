@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use proto::v1;
 
+use super::create::present;
 use super::{DirectError, Found, Site, reference};
 
 const PAUSE: Duration = Duration::from_millis(100);
@@ -77,6 +78,36 @@ impl Site {
         })
         .await?;
         self.forget_replica(name, gone).await
+    }
+
+    /// A replica without a vote, for want of space for instance: its content goes, and it comes back
+    /// as new in the same place.
+    pub async fn renew_replica(&self, name: &str, node: &str) -> Result<(), DirectError> {
+        let replica = self.replica_on(name, node).await?;
+        let found = self.known(name).await?;
+        if votes(&found.volume, replica) {
+            return Err(DirectError::StillVotes { name: name.into(), node: node.into() });
+        }
+        let places = &found.volume.places;
+        let place = places.iter().find(|place| place.replica == replica);
+        let place =
+            place.ok_or_else(|| DirectError::NoReplica { name: name.into(), node: node.into() })?;
+        let desired = found.volume.quorum.as_ref().map_or(&[][..], |quorum| &quorum.desired);
+        let mut admin = self.admin(&self.node_of_id(place.node).await?)?;
+        let there = present(&mut admin, &found.volume).await?;
+        // One that is not listed was made by the same step before it was interrupted.
+        if there.is_some_and(|incarnation| desired.contains(&v1::Member { replica, incarnation })) {
+            self.wipe(&found, replica).await?;
+        }
+        let member = self.make_replica(&found.volume, place).await?;
+        self.change(name, |volume| {
+            let quorum = volume.quorum.get_or_insert_default();
+            quorum.desired.retain(|known| known.replica != replica);
+            quorum.desired.push(member);
+            Ok(())
+        })
+        .await?;
+        Ok(())
     }
 
     async fn replica_on(&self, name: &str, node: &str) -> Result<u64, DirectError> {

@@ -167,6 +167,12 @@ pub enum SiteReplica {
         #[arg(long, value_name = "NODE")]
         on: String,
     },
+    /// Empties a replica that has no vote, for want of space for instance; it comes back as new.
+    Renew {
+        name: String,
+        #[arg(long, value_name = "NODE")]
+        on: String,
+    },
     /// One replica for another.
     Replace {
         name: String,

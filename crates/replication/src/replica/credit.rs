@@ -1,5 +1,7 @@
 //! Space that is set aside for this stream (Q7): asked for once, spent by writes at their worst
-//! case, and asked for anew when half of it is spent.
+//! case, and asked for anew when half of it is spent. A store that has less gives less, and is
+//! asked anew when half of that is spent, so that the last of a pool is written as fast as the
+//! first; only one that has nothing to give is left in peace for a while.
 //!
 //! `StoreOp::Credit` says how much is to be there from now on, whatever was left of it before.
 use block::{ByteLen, Seq};
@@ -13,7 +15,7 @@ use crate::words::{Moment, Span};
 /// What a replica sets aside unless told otherwise: eight of the largest writes.
 pub const CREDIT: ByteLen = ByteLen(8 << 20);
 
-/// How long a store that had too little is left in peace.
+/// How long a store that had less than was wanted is not asked for all of it.
 const TRY_EVERY: Span = Span::secs(1);
 
 /// Bytes, from a point of the sequence on.
@@ -42,8 +44,10 @@ pub struct Credit {
     wanted: u64,
     given: Given,
     asking: Option<Given>,
-    /// Not before, after the store said that it has too little.
-    try_from: Moment,
+    /// When less than this is left, as much as there was is asked for, at once.
+    low: u64,
+    /// All that is wanted is not asked for before, after the store had less.
+    all_from: Moment,
 }
 
 impl Credit {
@@ -52,7 +56,8 @@ impl Credit {
             wanted: wanted.0,
             given: Given::default(),
             asking: None,
-            try_from: Moment::default(),
+            low: 0,
+            all_from: Moment::default(),
         }
     }
 
@@ -71,14 +76,25 @@ impl Credit {
     /// An import moved the volume: what is left is not known, and seqs may have gone back.
     pub fn restart(&mut self, at: Seq) {
         self.given = Given { behind: at, ..Given::default() };
+        (self.low, self.all_from) = (0, Moment::default());
         if let Some(asking) = &mut self.asking {
             *asking = Given { behind: at, bytes: 0, spent: 0 };
         }
     }
 
-    fn is_due(&self, now: Moment) -> bool {
-        let half = self.given.left() < self.wanted.div_ceil(2);
-        self.wanted > 0 && half && self.asking.is_none() && now >= self.try_from
+    /// How much is to be asked for now, if it is time.
+    fn due(&self, now: Moment) -> Option<u64> {
+        let left = self.given.left();
+        let all = now >= self.all_from && left < self.wanted.div_ceil(2);
+        let again = (left < self.low).then_some(self.low.saturating_mul(2));
+        all.then_some(self.wanted).or(again).filter(|_| self.asking.is_none())
+    }
+
+    /// The store has no more than what is left. It is asked again when half of that is spent, and
+    /// for all of it after a pause: with nothing left, only the pause counts.
+    fn refused(&mut self, now: Moment) {
+        self.low = self.given.left() / 2;
+        self.all_from = now + TRY_EVERY;
     }
 }
 
@@ -97,8 +113,8 @@ pub fn cost(shape: &Shape, change: &Change) -> u64 {
 
 impl Replica {
     pub(super) fn top_up(&mut self, now: Moment, out: &mut Vec<Output>) {
-        if self.credit.is_due(now) {
-            self.ask_credit(self.credit.wanted, out);
+        if let Some(bytes) = self.credit.due(now) {
+            self.ask_credit(bytes, out);
         }
     }
 
@@ -106,6 +122,12 @@ impl Replica {
         let behind = self.apply.front.seq;
         self.credit.asking = Some(Given { bytes, behind, spent: 0 });
         self.ask(Purpose::Credit, StoreOp::Credit { bytes: ByteLen(bytes) }, out);
+    }
+
+    /// More than there is, and enough for a write.
+    fn is_worth_asking(&self, bytes: u64) -> bool {
+        let least = self.shape.cost_per_granule.0 + self.shape.cost_per_write.0;
+        bytes >= least && bytes > self.credit.given.left()
     }
 
     pub(super) fn credit_answered(
@@ -120,19 +142,19 @@ impl Replica {
             Ok(()) if asking.bytes == 0 => {}
             Ok(()) => {
                 self.credit.given = asking;
-                // Less than was wanted: the store had no more, and is asked again later.
+                self.credit.low = asking.bytes / 2;
                 if asking.bytes < self.credit.wanted {
-                    self.credit.try_from = now + TRY_EVERY;
+                    self.credit.all_from = now + TRY_EVERY;
                 }
             }
-            Err(StoreError::NoSpace) if asking.bytes / 2 > self.credit.given.left() => {
+            Err(StoreError::NoSpace) if self.is_worth_asking(asking.bytes / 2) => {
                 self.ask_credit(asking.bytes / 2, out);
             }
             Err(StoreError::NoSpace) => {
-                self.credit.try_from = now + TRY_EVERY;
+                self.credit.refused(now);
                 self.thaw();
             }
-            Err(_) => self.credit.try_from = now + TRY_EVERY,
+            Err(_) => self.credit.refused(now),
         }
     }
 }

@@ -24,6 +24,10 @@ pub async fn run(site: &Site, command: SiteReplica) -> Result<()> {
             site.remove_replica(&name, &on).await?;
             say(&format!("{name} has no replica on {on} any more"))
         }
+        SiteReplica::Renew { name, on } => {
+            site.renew_replica(&name, &on).await?;
+            say(&format!("the replica of {name} on {on} is empty; it votes when it has caught up"))
+        }
         SiteReplica::Replace { name, old, new: (node, pool) } => {
             site.replace_replica(&name, &old, &node, &pool).await?;
             say(&format!("{name} has a replica on {node} in place of {old}"))

@@ -303,6 +303,40 @@ fn a_store_with_less_space_gives_less_credit() {
     assert!(headroom.0 > 0 && headroom.0 <= 1 << 19, "{headroom}");
 }
 
+/// Protects from a pool whose last part is written at what one grant in a second allows.
+#[test]
+fn what_a_store_with_less_space_gave_is_filled_up_without_a_pause() {
+    let mut rig = Rig::new();
+    let large = |op: &StoreOp| matches!(op, StoreOp::Credit { bytes } if bytes.0 > 300_000);
+    rig.store.refuse_op = Some((large, StoreError::NoSpace));
+    rig.answer();
+    rig.reign(1, 5, 1);
+    for round in 0..20 {
+        rig.entries(1, 5, 2 + round * 20, (0..20).map(|_| write(0, 1)).collect());
+        rig.answer();
+        let headroom = rig.replica.credit.headroom();
+        assert!(headroom.0 > 100_000, "{headroom} after {round} rounds");
+    }
+}
+
+/// Protects from a store that is asked in every turn though it has nothing.
+#[test]
+fn a_store_that_has_nothing_is_left_in_peace() {
+    let mut rig = Rig::new();
+    rig.answer();
+    rig.reign(1, 5, 1);
+    let any = |op: &StoreOp| matches!(op, StoreOp::Credit { .. });
+    rig.store.refuse_op = Some((any, StoreError::NoSpace));
+    rig.entries(1, 5, 2, (0..110).map(|_| write(0, 1)).collect());
+    rig.answer();
+    rig.store.log.clear();
+    for round in 0..20 {
+        rig.entries(1, 5, 112 + round, vec![write(0, 1)]);
+        rig.answer();
+    }
+    assert!(!rig.log_has(any));
+}
+
 #[test]
 fn what_is_allocated_is_asked_of_the_store_and_told() {
     let mut rig = Rig::new();
