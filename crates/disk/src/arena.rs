@@ -1,4 +1,4 @@
-//! Memory that the kernel has pinned once, so that no IO from or to it pins it again.
+//! Memory that is lent for IO. A ring has it pinned once, so that no IO from or to it pins it again.
 //!
 //! Invariants:
 //! - The region is allocated once and freed when its last chunk and its ring are gone.

@@ -1,6 +1,7 @@
 //! The real [`Disk`]: a regular file or a block device, past the page cache where that can be had.
 //!
-//! Two backends do the same work: io_uring, and a pool of threads for systems that refuse it.
+//! Three backends do the same work: io_uring, a pool of threads for systems that refuse it, and
+//! plain calls for files in memory, where nothing ever waits.
 //! The ring has a region of memory that is registered once; buffers that it lends are read and
 //! written without being pinned again for each IO.
 /// Says on the real standard error that a test was skipped: the test runner would keep a captured
@@ -17,6 +18,7 @@ pub(crate) use skipped;
 
 mod arena;
 mod blocking;
+mod calls;
 mod error;
 mod flight;
 mod ioctl;
@@ -51,23 +53,38 @@ pub struct FileDisk(Driver);
 enum Driver {
     Ring(Box<ring::RingDisk>),
     Threads(threads::ThreadDisk),
+    Calls(calls::CallDisk),
 }
 
 impl FileDisk {
-    /// Which backend does the work: "io_uring" or "threads".
+    /// Which backend does the work: "io_uring", "threads" or "calls".
     pub fn backend(&self) -> &'static str {
         match self.0 {
             Driver::Ring(_) => "io_uring",
             Driver::Threads(_) => "threads",
+            Driver::Calls(_) => "calls",
         }
     }
 
-    /// What an event loop watches, for edges: it rings when a completion can be had. It may ring
-    /// without need, and stays readable; it never fails to ring.
+    /// What an event loop watches, for edges, once nothing [`is_ready`](FileDisk::is_ready): it
+    /// rings when a completion can be had. It may ring without need, and stays readable; it never
+    /// fails to ring.
     pub fn bell(&mut self) -> io::Result<BorrowedFd<'_>> {
         match &mut self.0 {
             Driver::Ring(disk) => disk.bell(),
             Driver::Threads(disk) => Ok(disk.bell()),
+            Driver::Calls(disk) => Ok(disk.bell()),
+        }
+    }
+}
+
+impl FileDisk {
+    /// Whether a completion is here already, for which nobody rings any more.
+    pub fn is_ready(&self) -> bool {
+        match &self.0 {
+            Driver::Ring(disk) => disk.is_ready(),
+            Driver::Threads(disk) => disk.is_ready(),
+            Driver::Calls(disk) => disk.is_ready(),
         }
     }
 }
@@ -77,6 +94,7 @@ impl Disk for FileDisk {
         match &self.0 {
             Driver::Ring(disk) => disk.geometry(),
             Driver::Threads(disk) => disk.geometry(),
+            Driver::Calls(disk) => disk.geometry(),
         }
     }
 
@@ -84,6 +102,7 @@ impl Disk for FileDisk {
         match &mut self.0 {
             Driver::Ring(disk) => disk.submit(id, io),
             Driver::Threads(disk) => disk.submit(id, io),
+            Driver::Calls(disk) => disk.submit(id, io),
         }
     }
 
@@ -91,6 +110,7 @@ impl Disk for FileDisk {
         match &mut self.0 {
             Driver::Ring(disk) => disk.kick(),
             Driver::Threads(disk) => disk.kick(),
+            Driver::Calls(disk) => disk.kick(),
         }
     }
 
@@ -98,6 +118,7 @@ impl Disk for FileDisk {
         match &mut self.0 {
             Driver::Ring(disk) => disk.complete(),
             Driver::Threads(disk) => disk.complete(),
+            Driver::Calls(disk) => disk.complete(),
         }
     }
 
@@ -105,6 +126,7 @@ impl Disk for FileDisk {
         match &mut self.0 {
             Driver::Ring(disk) => disk.lend(capacity),
             Driver::Threads(_) => None,
+            Driver::Calls(disk) => disk.lend(capacity),
         }
     }
 }
@@ -114,6 +136,7 @@ impl Wait for FileDisk {
         match &mut self.0 {
             Driver::Ring(disk) => disk.wait(at_most),
             Driver::Threads(disk) => disk.wait(at_most),
+            Driver::Calls(disk) => disk.wait(at_most),
         }
     }
 }

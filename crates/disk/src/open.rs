@@ -8,6 +8,7 @@ use std::sync::Arc;
 use block::{ByteLen, Geometry, IoMode, SectorSize};
 use rustix::fs::Advice;
 
+use crate::calls::{CallDisk, is_in_memory};
 use crate::error::OpenError;
 use crate::lock::{self, Access};
 use crate::options::{Backend, DEPTH_MAX, OpenOptions};
@@ -198,8 +199,15 @@ fn start(path: &Path, target: Target, options: &OpenOptions) -> Result<Driver, O
             .map(Driver::Threads)
             .map_err(OpenError::system(path, "start threads for"))
     };
+    let calls = |target| {
+        CallDisk::new(target, options.registered)
+            .map(Driver::Calls)
+            .map_err(OpenError::system(path, "make a bell for"))
+    };
     match options.backend {
         Backend::Threads => threads(target),
+        Backend::Calls => calls(target),
+        Backend::Auto if is_in_memory(&target.file) => calls(target),
         Backend::Ring => RingDisk::new(target, options.depth, options.registered)
             .map(|disk| Driver::Ring(Box::new(disk)))
             .map_err(|(_, source)| OpenError::NoRing { source }),

@@ -12,12 +12,14 @@ const REGISTERED_DEFAULT: ByteLen = ByteLen(16 << 20);
 /// Who does the IO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// io_uring, or threads where the system refuses it.
+    /// Calls for a file in memory; else io_uring, or threads where the system refuses it.
     #[default]
     Auto,
     /// io_uring, or an error.
     Ring,
     Threads,
+    /// The owner itself, which waits meanwhile.
+    Calls,
 }
 
 /// Whether IO goes past the page cache.
@@ -39,8 +41,8 @@ pub struct OpenOptions {
     /// Makes a sparse regular file of this size, which must not exist yet.
     pub create: Option<ByteLen>,
     pub direct: Direct,
-    /// Memory that is registered with the ring and lent for IO. Zero for none; where the system
-    /// refuses, there is none either.
+    /// Memory that is lent for IO, and registered with the ring where there is one. Zero for none;
+    /// where the system refuses to register it, there is none either.
     pub registered: ByteLen,
 }
 

@@ -129,6 +129,10 @@ impl RingDisk {
         Ok(self.bell.as_ref().expect("it was just made").as_fd())
     }
 
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
     fn outstanding(&self) -> usize {
         let discards = self.discarder.as_ref().map_or(0, Discarder::outstanding);
         self.kicked + self.slots.len() + discards

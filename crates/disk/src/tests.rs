@@ -1,4 +1,4 @@
-//! What both backends promise alike, on real files and devices.
+//! What all backends promise alike, on real files and devices.
 mod device;
 mod io;
 mod open;
@@ -62,7 +62,7 @@ pub(crate) fn with(backend: Backend) -> OpenOptions {
 /// Runs a test with each backend that this system has.
 fn with_each_backend(test: impl Fn(&OpenOptions)) {
     let scratch = Scratch::file(4096);
-    for backend in [Backend::Ring, Backend::Threads] {
+    for backend in [Backend::Ring, Backend::Threads, Backend::Calls] {
         match crate::open(scratch.path(), &with(backend)) {
             Err(OpenError::NoRing { source }) => crate::skipped!("SKIPPED for io_uring: {source}"),
             found => {

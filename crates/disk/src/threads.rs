@@ -90,6 +90,10 @@ impl ThreadDisk {
         self.shared.bell.as_fd()
     }
 
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
     fn take(&mut self, done: &mut Vec<Completion>) {
         self.outstanding -= done.len();
         self.finished.extend(done.drain(..));

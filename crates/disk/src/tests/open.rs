@@ -199,10 +199,28 @@ fn a_disk_names_its_backend() {
         let disk = crate::open(scratch.path(), options).unwrap();
         let expected = match options.backend {
             Backend::Threads => "threads",
+            Backend::Calls => "calls",
             _ => "io_uring",
         };
         assert_eq!(disk.backend(), expected);
     });
+}
+
+/// Protects from files in memory that are handed to threads of the kernel and back.
+#[test]
+fn a_file_in_memory_is_served_by_calls() {
+    if !Path::new("/dev/shm").is_dir() {
+        return crate::skipped!("SKIPPED: there is no /dev/shm to write to");
+    }
+    let scratch = Scratch::absent_in("/dev/shm");
+    let mut disk = crate::open(scratch.path(), &creating(MIB)).unwrap();
+    assert_eq!(disk.backend(), "calls");
+    disk.submit(IoId(1), write(0, 1, 4096));
+    assert!(!disk.is_ready(), "it was not kicked");
+    disk.kick();
+    assert!(disk.is_ready(), "a loop that sleeps now is never woken");
+    assert!(disk.complete().is_some_and(|done| done.result.is_ok()));
+    assert!(!disk.is_ready());
 }
 
 /// Tells the other process of the next test which file to write.

@@ -192,7 +192,7 @@ impl Shard {
         loop {
             let stored = self.poll_pools();
             let awake = self.volumes.take_awake();
-            if awake.is_empty() && !stored {
+            if awake.is_empty() && !stored && !self.pools.iter().any(PoolRun::is_ready) {
                 // What a pool began just now may be done already: looking once more is cheaper than
                 // going to sleep and being woken.
                 if std::mem::replace(&mut quiet, true) {

@@ -42,6 +42,13 @@ pub struct PoolRun {
     pub own: Vec<(StoreTag, OwnWork)>,
 }
 
+impl PoolRun {
+    /// Its disk has finished something for which nobody rings.
+    pub fn is_ready(&self) -> bool {
+        self.host.pool().disk().is_ready()
+    }
+}
+
 /// What the shard itself asked of a pool.
 pub enum OwnWork {
     Create(super::replicas::Creation),

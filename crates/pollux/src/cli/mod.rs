@@ -98,6 +98,7 @@ pub enum Backend {
     Auto,
     Ring,
     Threads,
+    Calls,
 }
 
 impl From<Backend> for disk::Backend {
@@ -106,6 +107,7 @@ impl From<Backend> for disk::Backend {
             Backend::Auto => disk::Backend::Auto,
             Backend::Ring => disk::Backend::Ring,
             Backend::Threads => disk::Backend::Threads,
+            Backend::Calls => disk::Backend::Calls,
         }
     }
 }

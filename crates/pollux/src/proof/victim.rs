@@ -32,6 +32,7 @@ impl Victim {
             Backend::Auto => "auto",
             Backend::Ring => "ring",
             Backend::Threads => "threads",
+            Backend::Calls => "calls",
         };
         let direct = match orders.direct {
             Direct::Auto => "auto",
