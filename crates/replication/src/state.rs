@@ -104,6 +104,15 @@ pub struct ReplicaState {
     pub shared: SharedState,
 }
 
+/// The snapshot of another volume that a replica begins as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub volume: VolumeUid,
+    pub snapshot: SnapshotUid,
+    /// One of the same uid elsewhere is of a tail that was undone, or will be.
+    pub at: Position,
+}
+
 /// A snapshot as replicas and targets speak of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotEntry {
@@ -118,5 +127,26 @@ impl ReplicaState {
     pub fn fresh(incarnation: Incarnation, size: ByteLen) -> ReplicaState {
         let shared = SharedState { size, ..SharedState::default() };
         ReplicaState { incarnation, shared, ..ReplicaState::default() }
+    }
+
+    /// The state that a replica of a clone is created with: the history of the volume that it comes
+    /// from, as of the snapshot, and nothing else of it. It follows from the snapshot alone, so all
+    /// replicas that are made of it agree. The history counts as closed: no target of the clone has
+    /// served it, and a snapshot that can be cloned is durable on a quorum. The promise keeps out
+    /// terms in which the history could not go on.
+    pub fn cloned(
+        incarnation: Incarnation,
+        origin: &SharedState,
+        at: Position,
+        size: ByteLen,
+    ) -> ReplicaState {
+        let shared = SharedState {
+            reigns: origin.reigns.up_to(at.seq),
+            size,
+            closed: at.seq,
+            ..SharedState::default()
+        };
+        let promise = Promise { term: at.term, run: Boot(0) };
+        ReplicaState { incarnation, promise, shared, ..ReplicaState::default() }
     }
 }

@@ -86,6 +86,34 @@ fn a_state_comes_back_as_it_was() {
     assert_eq!(ReplicaState::decode(&fresh.encode()), Ok(fresh));
 }
 
+/// Protects from replicas of a clone that do not agree, and from a clone that takes over what is only its
+/// origin's.
+#[test]
+fn a_clone_begins_with_the_history_of_its_snapshot_and_nothing_else() {
+    let reigns = [(4, 1), (7, 20), (9, 90)];
+    let reigns = reigns.map(|(term, first)| Reign { term: Term(term), first: Seq(first) });
+    let origin = SharedState {
+        reigns: Reigns::new(reigns.to_vec()).expect("they grow"),
+        closed: Seq(19),
+        ..longest().shared
+    };
+    let (at, size) = (Position::new(7, 50), ByteLen(1 << 30));
+    let made = ReplicaState::cloned(Incarnation(3), &origin, at, size);
+    let shared = SharedState {
+        reigns: Reigns::new(reigns[..2].to_vec()).expect("they grow"),
+        size,
+        closed: Seq(50),
+        ..SharedState::default()
+    };
+    let promise = Promise { term: Term(7), run: Boot(0) };
+    let expected =
+        ReplicaState { incarnation: Incarnation(3), promise, shared, ..ReplicaState::default() };
+    assert_eq!(made, expected);
+    let other = ReplicaState::cloned(Incarnation(4), &origin, at, size);
+    assert_eq!(other.shared, made.shared, "what is shared does not know which replica it is of");
+    assert_eq!(ReplicaState::decode(&made.encode()), Ok(made));
+}
+
 #[test]
 fn a_part_of_a_state_is_no_state() {
     let mut rng = Rng(3);

@@ -76,8 +76,10 @@ impl Target {
             }
             Command::MarkClone { snapshot, clone } => {
                 self.shown(snapshot)?;
-                if self.shared.clones.len() >= CLONES_MAX {
-                    return Err(CommandError::Busy);
+                // The same again takes no place of its own.
+                let others = self.shared.clones.iter().filter(|(_, marked)| *marked != clone);
+                if others.count() >= CLONES_MAX {
+                    return Err(CommandError::TooManyClones);
                 }
                 Change::MarkClone { snapshot, clone }
             }
