@@ -7,8 +7,9 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use replication::state::Origin;
 use replication::target::Begin;
-use replication::words::{NodeId, Span};
+use replication::words::{NodeId, SnapshotUid, Span};
 
 use site::Site;
 
@@ -87,4 +88,28 @@ fn a_target_without_a_replica_of_its_own_starts_again_under_its_grant() {
     site.begin(volume, 1, Begin::Granted);
     site.wait_healthy(1);
     (1..=4).for_each(|id| site.stop(id));
+}
+
+/// Protects from a clone that does not agree with itself, and from a replica without its content that has
+/// a vote: node 3 has not the snapshot when the clone is made, so it catches up first.
+#[test]
+fn a_clone_is_served_without_a_resync_and_an_empty_replica_catches_up() {
+    let dir = dir("clone");
+    let mut site = Site::new(&dir);
+    (1..=3).for_each(|id| site.start(id, 256 * MIB));
+    let volume = site.create("db", 64 * MIB, &[1, 2, 3]);
+    site.serve(volume, 1);
+    site.wait_healthy(1);
+    let at = site.snapshot(volume, 1, [5; 16]);
+    let clone = site.clone("copy", 64 * MIB, Origin { volume, snapshot: SnapshotUid([5; 16]), at });
+    site.serve(clone, 2);
+    site.wait_healthy(2);
+    let status = site.status(2);
+    let target = &status.targets.iter().find(|target| target.volume == clone).unwrap().status;
+    assert!(target.last.term > at.term && target.last.seq > at.seq, "{target:?}");
+    let welcomed: Vec<_> = target.peers.iter().map(|peer| peer.welcomed_at).collect();
+    assert_eq!(welcomed[..2], [Some(at), Some(at)], "made of the snapshot");
+    assert!(target.rounds <= 2, "only for the one that was empty: {target:?}");
+    site.wait_voters(clone, 3);
+    (1..=3).for_each(|id| site.stop(id));
 }

@@ -31,7 +31,7 @@ fn code(refusal: &Refusal) -> Code {
             CommandError::HasClones => Code::FailedPrecondition,
             CommandError::Shrink { .. } | CommandError::Invalid { .. } => Code::InvalidArgument,
             CommandError::HoldBroken | CommandError::AlreadyHeld => Code::Aborted,
-            CommandError::NoSpace => Code::ResourceExhausted,
+            CommandError::NoSpace | CommandError::TooManyClones => Code::ResourceExhausted,
         },
     }
 }

@@ -1,8 +1,9 @@
 //! Replicas: made, wiped, looked at.
-use block::ByteLen;
+use block::{ByteLen, Position, Seq, Term};
 use engine::{BlockSize, Compression};
 use proto::v1;
-use replication::words::{Incarnation, ReplicaId, VolumeUid};
+use replication::state::Origin;
+use replication::words::{Incarnation, ReplicaId, SnapshotUid, VolumeUid};
 use tonic::Status;
 
 use super::{Admin, statuses, uid};
@@ -16,11 +17,12 @@ impl Admin {
     ) -> Result<v1::CreateReplicaResponse, Status> {
         let spec = spec(request)?;
         let volume = spec.volume;
+        let begins = spec.origin.map_or_else(Position::default, |origin| origin.at);
         let made = self.order(|answer| Order::CreateReplica { spec, answer }).await;
         let incarnation = match made {
-            // The same call again: what it made is still empty.
+            // The same call again: what it made is as it began.
             Err(status) if status.code() == tonic::Code::AlreadyExists => {
-                self.untouched(volume).await?.ok_or(status)?
+                self.untouched(volume, begins).await?.ok_or(status)?
             }
             other => other?.0,
         };
@@ -28,12 +30,23 @@ impl Admin {
     }
 
     /// The incarnation of a replica to which nothing has happened yet.
-    async fn untouched(&self, volume: VolumeUid) -> Result<Option<u64>, Status> {
+    async fn untouched(&self, volume: VolumeUid, at: Position) -> Result<Option<u64>, Status> {
         let status = self.status().await?;
         let mut replicas = status.replicas.iter();
         let found = replicas.find(|replica| replica.volume == volume);
-        let empty = found.filter(|replica| replica.position == block::Position::default());
-        Ok(empty.map(|replica| replica.incarnation.0))
+        let untouched = found.filter(|replica| replica.position == at);
+        Ok(untouched.map(|replica| replica.incarnation.0))
+    }
+
+    pub(super) async fn replica_snapshot(
+        &self,
+        request: v1::GetReplicaSnapshotRequest,
+    ) -> Result<v1::ReplicaSnapshot, Status> {
+        let volume = self.volume(request.volume).await?;
+        let snapshot = SnapshotUid(uid(&request.snapshot, "snapshot")?);
+        let cut = self.order(|answer| Order::ReplicaSnapshot { volume, snapshot, answer }).await?;
+        let (at, size) = (Some(statuses::position(cut.position)), cut.shared.size.0);
+        Ok(v1::ReplicaSnapshot { at, size })
     }
 
     pub(super) async fn delete_replica(
@@ -119,7 +132,9 @@ fn spec(request: v1::CreateReplicaRequest) -> Result<ReplicaSpec, Status> {
     if of.name.is_empty() {
         return Err(Status::invalid_argument("`volume.name` is empty"));
     }
+    let origin = request.origin.as_ref().map(origin).transpose()?;
     Ok(ReplicaSpec {
+        origin,
         volume: VolumeUid(uid(&of.uid, "volume.uid")?),
         name: of.name,
         pool: request.pool,
@@ -131,5 +146,15 @@ fn spec(request: v1::CreateReplicaRequest) -> Result<ReplicaSpec, Status> {
             0 => None,
             workers => usize::try_from(workers).ok(),
         },
+    })
+}
+
+fn origin(origin: &v1::Origin) -> Result<Origin, Status> {
+    let volume = origin.volume.as_ref().map(|volume| volume.uid.as_slice()).unwrap_or_default();
+    let at = origin.at.ok_or_else(|| Status::invalid_argument("`origin.at` is missing"))?;
+    Ok(Origin {
+        volume: VolumeUid(uid(volume, "origin.volume.uid")?),
+        snapshot: SnapshotUid(uid(&origin.snapshot, "origin.snapshot")?),
+        at: Position { term: Term(at.term), seq: Seq(at.seq) },
     })
 }

@@ -39,6 +39,13 @@ impl NodeAdmin for Admin {
         self.replica(request.into_inner()).await.map(Response::new)
     }
 
+    async fn get_replica_snapshot(
+        &self,
+        request: Request<v1::GetReplicaSnapshotRequest>,
+    ) -> Answered<v1::ReplicaSnapshot> {
+        self.replica_snapshot(request.into_inner()).await.map(Response::new)
+    }
+
     async fn start_target(
         &self,
         request: Request<v1::StartTargetRequest>,

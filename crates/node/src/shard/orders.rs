@@ -8,9 +8,12 @@ use replication::client::{
 };
 use replication::membership::Membership;
 use replication::replica::{Event as ReplicaEvent, WipeRefusal};
+use replication::state::Origin;
 use replication::store::StoreError;
 use replication::target::{Begin, Event, Stopped};
-use replication::words::{Boot, Incarnation, Moment, ReplicaId, Span, Start, VolumeUid};
+use replication::words::{
+    Boot, Incarnation, Moment, ReplicaId, SnapshotUid, Span, Start, VolumeUid,
+};
 use thiserror::Error;
 use tracing::{info, warn};
 
@@ -19,6 +22,7 @@ use super::asks::Asker;
 use super::status::ShardStatus;
 use super::volumes::VolumeNo;
 use crate::records::{NodeBook, VolumeRecord};
+use crate::store::Cut;
 
 /// How long targets, and then replicas, may take to close before the process ends without them.
 const CLOSE_PATIENCE: Span = Span::secs(10);
@@ -79,6 +83,8 @@ pub struct ReplicaSpec {
     pub incarnation: Incarnation,
     /// Operations that it may have under way at once; `None`: as many as the engine takes.
     pub workers: Option<usize>,
+    /// The snapshot that it begins as; `None`: it begins empty.
+    pub origin: Option<Origin>,
 }
 
 pub enum Order {
@@ -93,6 +99,12 @@ pub enum Order {
         /// As the catalog has it now.
         membership: Membership,
         answer: Answer<()>,
+    },
+    /// A snapshot as the replica here has it.
+    ReplicaSnapshot {
+        volume: VolumeUid,
+        snapshot: SnapshotUid,
+        answer: Answer<Cut>,
     },
     StartTarget {
         record: Box<VolumeRecord>,
@@ -151,6 +163,9 @@ impl Shard {
             Order::CreateReplica { spec, answer } => self.create_replica(spec, answer),
             Order::DeleteReplica { volume, replica, incarnation, membership, answer } => {
                 self.delete_replica(volume, (replica, incarnation), &membership, answer);
+            }
+            Order::ReplicaSnapshot { volume, snapshot, answer } => {
+                answer(self.replica_snapshot(volume, snapshot));
             }
             Order::StartTarget { record, begin, answer } => {
                 answer(self.start_target(*record, begin, Start(0)));

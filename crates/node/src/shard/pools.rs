@@ -15,6 +15,7 @@ use replication::store::{StoreError, StoreOp, StoreReply, StoreTag};
 use replication::words::{Powered, VolumeUid};
 use tracing::error;
 
+use super::orders::Refusal;
 use super::volumes::VolumeNo;
 use super::{POOLS_FROM, Shard};
 use crate::store::Host;
@@ -52,6 +53,8 @@ impl PoolRun {
 /// What the shard itself asked of a pool.
 pub enum OwnWork {
     Create(super::replicas::Creation),
+    /// What was created becomes durable.
+    Settle(super::replicas::Creation),
     Delete(VolumeNo, super::orders::Answer<()>),
 }
 
@@ -138,6 +141,10 @@ impl Shard {
         let Some(at) = own.iter().position(|(of, _)| *of == tag) else { return };
         match own.swap_remove(at).1 {
             OwnWork::Create(creation) => self.created(pool, uid, creation, result),
+            OwnWork::Settle(creation) => {
+                let settled = result.map(|()| creation.incarnation);
+                (creation.answer)(settled.map_err(Refusal::Store));
+            }
             OwnWork::Delete(volume, answer) => self.deleted(volume, answer, result),
         }
     }

@@ -5,14 +5,15 @@ use engine::VolumeSpec;
 use replication::membership::{Member, Membership};
 use replication::message::ForTarget;
 use replication::replica::{CREDIT, Event, LinkId, Output, Replica, Run};
-use replication::store::StoreError;
-use replication::words::{Incarnation, ReplicaId, VolumeUid};
+use replication::store::{StoreError, StoreOp};
+use replication::words::{Incarnation, ReplicaId, SnapshotUid, VolumeUid};
 use tracing::{error, info};
 
 use super::Shard;
 use super::orders::{Answer, Refusal, ReplicaSpec};
 use super::pools::{OwnWork, Workers};
 use super::volumes::VolumeNo;
+use crate::store::Cut;
 
 /// The other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +175,7 @@ impl Shard {
             compression: spec.compression,
             uid: spec.volume.0,
         };
-        self.pools[pool].host.create(spec.volume, tag, wanted, incarnation);
+        self.pools[pool].host.create_from(spec.volume, tag, wanted, incarnation, spec.origin);
     }
 
     pub(super) fn created(
@@ -192,7 +193,20 @@ impl Shard {
             replica.workers.limit = creation.workers;
         }
         self.volumes.wake(creation.volume);
-        (creation.answer)(Ok(creation.incarnation));
+        // Its incarnation is told when it cannot be lost: a vote may be given to it from then on.
+        let tag = self.own_tag();
+        self.pools[pool].own.push((tag, OwnWork::Settle(creation)));
+        self.submit(pool, uid, tag, StoreOp::Flush);
+    }
+
+    pub(super) fn replica_snapshot(
+        &self,
+        volume: VolumeUid,
+        snapshot: SnapshotUid,
+    ) -> Result<Cut, Refusal> {
+        let number = self.volumes.known(volume).ok_or(Refusal::NoReplica)?;
+        let replica = self.volumes.get(number).replica.as_ref().ok_or(Refusal::NoReplica)?;
+        self.pools[replica.pool].host.snapshot(volume, snapshot).map_err(Refusal::Store)
     }
 
     /// Q13: only a content that has no vote, and only the one that is meant.
@@ -204,7 +218,7 @@ impl Shard {
         answer: Answer<()>,
     ) {
         let found = self.volumes.known(volume).filter(|at| self.volumes.get(*at).replica.is_some());
-        let Some(number) = found else { return answer(Err(Refusal::NoReplica)) };
+        let Some(number) = found else { return self.delete_half_made(volume, answer) };
         let run = self.volumes.replica(number).expect("it was found");
         if let Err(refusal) = run.machine.may_wipe(Member { replica, incarnation }, membership) {
             return answer(Err(Refusal::Wipe(refusal)));
@@ -220,6 +234,16 @@ impl Shard {
         let pool = &mut self.pools[run.pool];
         pool.own.push((tag, OwnWork::Delete(number, answer)));
         pool.host.delete(volume, tag);
+    }
+
+    /// What a crash left of a replica that was to be made never had an incarnation, and so no vote.
+    fn delete_half_made(&mut self, volume: VolumeUid, answer: Answer<()>) {
+        let Some(pool) = self.pools.iter().position(|pool| pool.host.has_half_made(volume)) else {
+            return answer(Err(Refusal::NoReplica));
+        };
+        let (number, tag) = (self.volumes.number(volume), self.own_tag());
+        self.pools[pool].own.push((tag, OwnWork::Delete(number, answer)));
+        self.pools[pool].host.delete(volume, tag);
     }
 
     pub(super) fn deleted(

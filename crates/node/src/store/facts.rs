@@ -1,9 +1,9 @@
 //! What a pool says of its replicas.
-use block::{ByteLen, ByteOffset, Disk, Position};
-use engine::{BlockSize, Pool, SnapshotId, SnapshotInfo, VolumeId, VolumeInfo, VolumeSpec};
+use block::{ByteLen, ByteOffset, Disk};
+use engine::{BlockSize, Pool, SnapshotId, SnapshotInfo, VolumeId, VolumeInfo};
 use replication::state::SnapshotEntry;
 use replication::store::StoreFacts;
-use replication::words::{SnapshotUid, VolumeUid};
+use replication::words::SnapshotUid;
 
 /// Granules of one leaf of the engine's map.
 const LEAF: u64 = 128;
@@ -31,34 +31,6 @@ pub fn staging_of(volumes: &[VolumeInfo], of: VolumeId) -> Option<&VolumeInfo> {
 pub fn state_of<D: Disk>(pool: &Pool<D>, snapshot: SnapshotId) -> Option<Vec<u8>> {
     let found = pool.snapshots().into_iter().find(|found| found.id == snapshot);
     found.map(|found| found.state)
-}
-
-/// What has the uid of a replica that is to be made.
-pub enum Found {
-    Nothing,
-    /// Nothing ever happened to it: a creation that a crash cut short.
-    Untouched(VolumeId),
-    Used,
-}
-
-/// A volume that has the uid already, compared with what is asked for.
-pub fn of_same_uid<D: Disk>(pool: &Pool<D>, uid: VolumeUid, spec: &VolumeSpec) -> Found {
-    let volumes = pool.volumes();
-    let Some(found) = volumes.iter().find(|volume| VolumeUid(volume.uid) == uid) else {
-        return Found::Nothing;
-    };
-    let same = found.name == spec.name
-        && found.size == spec.size
-        && found.block_size == spec.block_size
-        && found.compression == spec.compression;
-    let snapshots = pool.snapshots();
-    let untouched = found.state.is_empty()
-        && found.staging.is_none()
-        && !found.attached
-        && found.held == Position::default()
-        && found.parent.is_none()
-        && !snapshots.iter().any(|snapshot| snapshot.volume == found.id);
-    if same && untouched { Found::Untouched(found.id) } else { Found::Used }
 }
 
 pub fn of<D: Disk>(pool: &Pool<D>, id: VolumeId) -> Option<StoreFacts> {

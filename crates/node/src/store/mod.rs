@@ -9,20 +9,24 @@
 //! to do.
 mod errors;
 mod facts;
+mod origin;
 mod place;
 mod step;
 
 use std::collections::BTreeMap;
 
-use block::{ByteLen, ByteOffset, Disk};
+use block::{ByteOffset, Disk};
 use engine::{Op, OpError, Pool, Reply, RequestId, SnapshotsOfDeleted, VolumeId, VolumeSpec};
 use replication::constants::ENTRIES_MAX;
-use replication::state::ReplicaState;
+use replication::state::Origin;
 use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
 use replication::words::{Incarnation, VolumeUid};
 
+use origin::{First, Found};
 use place::{Phase, Place, Staging, Wanted};
 use step::Step;
+
+pub use origin::Cut;
 
 /// Operations of one volume that may wait here: as many as may be under way to a replica.
 const WAITING_MAX: usize = ENTRIES_MAX;
@@ -70,8 +74,7 @@ struct FirstState {
     volume: VolumeUid,
     tag: StoreTag,
     id: VolumeId,
-    incarnation: Incarnation,
-    size: ByteLen,
+    first: First,
 }
 
 pub struct Host<D: Disk> {
@@ -136,14 +139,35 @@ impl<D: Disk> Host<D> {
         spec: VolumeSpec,
         incarnation: Incarnation,
     ) {
-        let spec = VolumeSpec { uid: volume.0, ..spec };
-        self.places.entry(volume).or_default();
-        self.want(volume, tag, Wanted::Create { spec, incarnation });
+        self.create_from(volume, tag, spec, incarnation, None);
     }
 
-    /// Deletes a replica with all its snapshots, and an import that is under way.
+    /// Makes a replica that begins as a snapshot of another one in this pool, if there is an origin.
+    /// [`StoreError::UnknownSnapshot`]: that one has it not, or not yet.
+    pub fn create_from(
+        &mut self,
+        volume: VolumeUid,
+        tag: StoreTag,
+        spec: VolumeSpec,
+        incarnation: Incarnation,
+        origin: Option<Origin>,
+    ) {
+        let first = First { incarnation, size: spec.size, origin };
+        let spec = VolumeSpec { uid: volume.0, ..spec };
+        self.places.entry(volume).or_default();
+        self.want(volume, tag, Wanted::Create { spec, first });
+    }
+
+    /// Deletes a replica with all its snapshots, and an import that is under way. Also what a crash
+    /// left of one that was to be made.
     pub fn delete(&mut self, volume: VolumeUid, tag: StoreTag) {
+        self.places.entry(volume).or_default();
         self.want(volume, tag, Wanted::Delete);
+    }
+
+    /// Whether a crash left a volume of this uid that is no replica, and nobody makes it one now.
+    pub fn has_half_made(&self, volume: VolumeUid) -> bool {
+        !self.places.contains_key(&volume) && self.half_made(volume).is_some()
     }
 
     /// Answered by [`Host::poll`], in any order; takes effect in the order of submission.
@@ -206,8 +230,11 @@ impl<D: Disk> Host<D> {
         while let Some(place) = self.places.get_mut(&volume) {
             let Some((tag, wanted)) = place.next() else { break };
             match (place.phase, wanted) {
-                (Phase::Absent, Wanted::Create { spec, incarnation }) => {
-                    self.begin_create(volume, tag, spec, incarnation);
+                (Phase::Absent, Wanted::Create { spec, first }) => {
+                    self.begin_create(volume, tag, spec, first);
+                }
+                (Phase::Absent, Wanted::Delete) if let Some(id) = self.half_made(volume) => {
+                    self.begin_delete(volume, tag, id);
                 }
                 (Phase::Absent, _) => self.refuse(volume, tag, "the volume has no replica here"),
                 (_, Wanted::Create { .. }) => self.refuse(volume, tag, "the replica exists"),
@@ -251,41 +278,41 @@ impl<D: Disk> Host<D> {
 
     /// Two steps: a volume, and its state. A volume that was made, but did not get its state before
     /// a crash, is no replica yet; it is taken as it is, if nothing ever happened to it.
-    fn begin_create(
-        &mut self,
-        volume: VolumeUid,
-        tag: StoreTag,
-        spec: VolumeSpec,
-        incarnation: Incarnation,
-    ) {
-        match facts::of_same_uid(&self.pool, volume, &spec) {
-            facts::Found::Nothing => {
+    fn begin_create(&mut self, volume: VolumeUid, tag: StoreTag, spec: VolumeSpec, first: First) {
+        match self.wanted(volume, spec, first.origin) {
+            Ok((Found::Nothing, op)) => {
                 self.place(volume).phase = Phase::Making;
-                let step = Step::Create { incarnation, size: spec.size };
-                self.ask(Asked { volume, tag, step, at: ByteOffset(0) }, Op::Create { spec });
+                let step = Step::Create(first);
+                self.ask(Asked { volume, tag, step, at: ByteOffset(0) }, op);
             }
-            facts::Found::Untouched(id) => {
+            Ok((Found::Untouched(id), _)) => {
                 self.place(volume).phase = Phase::Making;
-                let size = spec.size;
-                self.give_state(FirstState { volume, tag, id, incarnation, size });
+                self.give_state(FirstState { volume, tag, id, first });
             }
-            facts::Found::Used => {
+            Ok((Found::Used, _)) => {
                 self.refuse(volume, tag, "a volume with this uid exists already");
             }
+            Err(error) => self.answers.push((volume, tag, Err(error))),
         }
     }
 
-    fn give_state(&mut self, first: FirstState) {
-        let FirstState { volume, tag, id, incarnation, size } = first;
-        let state = ReplicaState::fresh(incarnation, size).encode();
-        let step = Step::FirstState { id, incarnation, size };
+    fn give_state(&mut self, made: FirstState) {
+        let FirstState { volume, tag, id, first } = made;
+        let state = match self.first_state(first) {
+            Ok(state) => state.encode(),
+            Err(error) => {
+                self.place(volume).phase = Phase::Absent;
+                return self.answers.push((volume, tag, Err(error)));
+            }
+        };
+        let step = Step::FirstState { id, first };
         let op = Op::SetState { volume: id, position: None, state };
         self.ask(Asked { volume, tag, step, at: ByteOffset(0) }, op);
     }
 
     fn begin_delete(&mut self, volume: VolumeUid, tag: StoreTag, id: VolumeId) {
         let place = self.place(volume);
-        place.phase = Phase::Going;
+        let was = std::mem::replace(&mut place.phase, Phase::Going);
         let at = ByteOffset(0);
         if let Staging::Open(staging) = place.staging {
             // Behind its import, a volume would not be deleted.
@@ -293,7 +320,7 @@ impl<D: Disk> Host<D> {
             self.ask(Asked { volume, tag, step: Step::DropImport, at }, op);
         }
         let op = Op::Delete { volume: id, snapshots: SnapshotsOfDeleted::Delete };
-        self.ask(Asked { volume, tag, step: Step::Delete { id }, at }, op);
+        self.ask(Asked { volume, tag, step: Step::Delete { was }, at }, op);
     }
 
     fn answered(&mut self, asked: Asked, result: Result<Reply, OpError>) {
@@ -311,13 +338,18 @@ impl<D: Disk> Host<D> {
                 self.answers.push((volume, tag, result));
             }
             step::Next::Silence => {}
-            step::Next::GiveState { id, incarnation, size } => {
-                self.give_state(FirstState { volume, tag, id, incarnation, size });
+            step::Next::GiveState { id, first } => {
+                self.give_state(FirstState { volume, tag, id, first });
             }
-            step::Next::GiveStateLater { id, incarnation, size } => {
-                self.later.push(FirstState { volume, tag, id, incarnation, size });
+            step::Next::GiveStateLater { id, first } => {
+                self.later.push(FirstState { volume, tag, id, first });
             }
             step::Next::Ready { id } => {
+                // The copy of a clone may be larger than its volume, as that of its origin was.
+                let copy = self.pool.volumes().into_iter().find(|found| found.id == id);
+                if let Some(copy) = copy {
+                    self.place(volume).size = copy.size;
+                }
                 let kept = self.pool.keep_order(id, true);
                 let result = kept.map(|()| StoreReply::Done);
                 let result = result.map_err(|error| errors::store_error(error, at));

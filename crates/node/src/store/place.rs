@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use block::ByteLen;
 use engine::{SnapshotId, VolumeId, VolumeSpec};
 use replication::store::{StoreOp, StoreTag};
-use replication::words::{Incarnation, SnapshotUid};
+use replication::words::SnapshotUid;
+
+use super::origin::First;
 
 /// What is asked of a place.
 pub enum Wanted {
-    Create { spec: VolumeSpec, incarnation: Incarnation },
+    Create { spec: VolumeSpec, first: First },
     Delete,
     Op(StoreOp),
 }

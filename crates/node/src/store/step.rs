@@ -6,8 +6,9 @@ use engine::{
 };
 use replication::entry::Zeroing;
 use replication::store::{ChangedRange, Content, Extent, StoreError, StoreOp, StoreReply};
-use replication::words::{Incarnation, SnapshotUid};
+use replication::words::SnapshotUid;
 
+use super::origin::First;
 use super::place::{Phase, Place, Staging};
 
 /// What an answer changes here.
@@ -23,19 +24,16 @@ pub enum Step {
     Stage,
     /// The end of an import, one way or the other.
     EndImport(VolumeId),
-    Create {
-        incarnation: Incarnation,
-        size: ByteLen,
-    },
+    Create(First),
     FirstState {
         id: VolumeId,
-        incarnation: Incarnation,
-        size: ByteLen,
+        first: First,
     },
     /// An import that goes with its volume.
     DropImport,
+    /// If it fails, the place is as it was.
     Delete {
-        id: VolumeId,
+        was: Phase,
     },
 }
 
@@ -45,14 +43,12 @@ pub enum Next {
     Silence,
     GiveState {
         id: VolumeId,
-        incarnation: Incarnation,
-        size: ByteLen,
+        first: First,
     },
     /// When the engine had a chance to go on.
     GiveStateLater {
         id: VolumeId,
-        incarnation: Incarnation,
-        size: ByteLen,
+        first: First,
     },
     Ready {
         id: VolumeId,
@@ -211,18 +207,18 @@ pub fn answered(place: &mut Place, step: Step, result: &Result<Reply, OpError>) 
         }
         (Step::EndImport(_), Ok(_)) => place.staging = Staging::None,
         (Step::EndImport(staging), Err(_)) => place.staging = Staging::Open(staging),
-        (Step::Create { incarnation, size }, Ok(Reply::Created(id))) => {
-            return Next::GiveState { id: *id, incarnation, size };
+        (Step::Create(first), Ok(Reply::Created(id))) => {
+            return Next::GiveState { id: *id, first };
         }
-        (Step::Create { .. }, _) => place.phase = Phase::Absent,
+        (Step::Create(_), _) => place.phase = Phase::Absent,
         // The engine was full for a moment; what is made by now is only whole with it.
-        (Step::FirstState { id, incarnation, size }, Err(OpError::Busy)) => {
-            return Next::GiveStateLater { id, incarnation, size };
+        (Step::FirstState { id, first }, Err(OpError::Busy)) => {
+            return Next::GiveStateLater { id, first };
         }
         (Step::FirstState { .. }, Err(_)) => place.phase = Phase::Absent,
-        (Step::FirstState { id, size, .. }, Ok(_)) => {
+        (Step::FirstState { id, first }, Ok(_)) => {
             let waiting = std::mem::take(&mut place.waiting);
-            *place = Place { waiting, under_way: place.under_way, ..Place::ready(id, size) };
+            *place = Place { waiting, under_way: place.under_way, ..Place::ready(id, first.size) };
             return Next::Ready { id };
         }
         (Step::DropImport, result) => {
@@ -235,7 +231,7 @@ pub fn answered(place: &mut Place, step: Step, result: &Result<Reply, OpError>) 
             let waiting = std::mem::take(&mut place.waiting);
             *place = Place { waiting, under_way: place.under_way, ..Place::default() };
         }
-        (Step::Delete { id }, Err(_)) => place.phase = Phase::Ready(id),
+        (Step::Delete { was }, Err(_)) => place.phase = was,
     }
     Next::Answer
 }

@@ -8,20 +8,23 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use block::ByteLen;
+use block::{ByteLen, Position};
 use engine::{BlockSize, Compression, CreateOptions, Pool};
 use mio::Poll;
 use mio::net::TcpListener;
 use node::records::{Access, VolumeRecord};
 use node::shard::{
-    Config, Listener, Order, PoolPlace, ReplicaSpec, Report, Sender, Service, Shard, ShardStatus,
-    kernel_boot,
+    Config, Listener, Order, PoolPlace, Refusal, ReplicaSpec, Report, Sender, Service, Shard,
+    ShardStatus, kernel_boot,
 };
 use replication::catalog::{CatalogAnswer, CatalogAsk, VolumeObject};
+use replication::client::{Command, CommandAnswer};
 use replication::membership::{Member, Membership, Voters};
+use replication::state::{Origin, SnapshotSpec};
 use replication::target::{Begin, Standing};
 use replication::words::{
-    Boot, CatalogVersion, Incarnation, NodeId, Powered, ReplicaId, Span, VolumeUid,
+    Boot, CatalogVersion, Grant, Incarnation, NodeId, Powered, ReplicaId, SnapshotUid, Span,
+    VolumeUid,
 };
 
 type Records = Arc<Mutex<BTreeMap<VolumeUid, VolumeRecord>>>;
@@ -106,7 +109,7 @@ impl Site {
         let uid = VolumeUid([u8::try_from(name.len()).unwrap(); 16]);
         let mut members = Vec::new();
         for id in on {
-            let incarnation = self.create_replica(uid, name, size, *id);
+            let incarnation = self.create_replica(uid, name, size, *id, None).unwrap();
             members.push(Member { replica: ReplicaId(*id), incarnation });
         }
         let object = VolumeObject {
@@ -115,6 +118,33 @@ impl Site {
             desired: members,
             ..VolumeObject::default()
         };
+        self.list(uid, name, size, on, object);
+        uid
+    }
+
+    /// A clone on nodes 1 to 3, of which the last begins empty.
+    pub fn clone(&mut self, name: &str, size: u64, origin: Origin) -> VolumeUid {
+        let uid = VolumeUid([0xc1; 16]);
+        let made = [1, 2, 3].map(|id| {
+            let origin = Some(origin).filter(|_| id < 3);
+            let incarnation = self.create_replica(uid, name, size, id, origin).unwrap();
+            Member { replica: ReplicaId(id), incarnation }
+        });
+        let elsewhere = Origin { at: Position::new(1, origin.at.seq.0), ..origin };
+        let other = self.create_replica(VolumeUid([0xc2; 16]), "other", size, 1, Some(elsewhere));
+        assert!(other.is_err(), "a snapshot of another history");
+        let object = VolumeObject {
+            version: CatalogVersion(1),
+            grant: Grant::of(origin.at.term),
+            membership: Membership { version: 1, voters: Voters::of(&made[..2]), next: None },
+            desired: made.to_vec(),
+            ..VolumeObject::default()
+        };
+        self.list(uid, name, size, &[1, 2, 3], object);
+        uid
+    }
+
+    fn list(&self, uid: VolumeUid, name: &str, size: u64, on: &[u64], object: VolumeObject) {
         let record = VolumeRecord {
             uid,
             name: name.into(),
@@ -126,10 +156,42 @@ impl Site {
             access: Access::default(),
         };
         self.records.lock().unwrap().insert(uid, record);
-        uid
     }
 
-    fn create_replica(&self, uid: VolumeUid, name: &str, size: u64, id: u64) -> Incarnation {
+    /// Takes a snapshot; where it is.
+    pub fn snapshot(&self, volume: VolumeUid, on: u64, uid: [u8; 16]) -> Position {
+        let spec = SnapshotSpec { uid: SnapshotUid(uid), name: "then".into(), created: 0 };
+        let (answer, answered) = channel();
+        let reply = Box::new(move |result| answer.send(result).unwrap());
+        let command = Command::Snapshot(spec);
+        self.nodes[&NodeId(on)].shard.send(Order::Command { volume, command, reply });
+        match answered.recv().unwrap() {
+            Ok(CommandAnswer::Done { at }) => at,
+            other => panic!("a snapshot ended as {other:?}"),
+        }
+    }
+
+    /// Until so many replicas vote.
+    pub fn wait_voters(&self, volume: VolumeUid, count: usize) {
+        let begun = Instant::now();
+        loop {
+            let membership = self.records.lock().unwrap()[&volume].object.membership.clone();
+            if membership.next.is_none() && membership.voters.members.len() == count {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{membership:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn create_replica(
+        &self,
+        uid: VolumeUid,
+        name: &str,
+        size: u64,
+        id: u64,
+        origin: Option<Origin>,
+    ) -> Result<Incarnation, Refusal> {
         let spec = ReplicaSpec {
             volume: uid,
             name: name.into(),
@@ -139,11 +201,12 @@ impl Site {
             compression: Compression::Off,
             incarnation: Incarnation(id * 100 + self.boots),
             workers: None,
+            origin,
         };
         let (answer, answered) = channel();
         let answer = Box::new(move |result| answer.send(result).unwrap());
         self.nodes[&NodeId(id)].shard.send(Order::CreateReplica { spec, answer });
-        answered.recv().unwrap().unwrap()
+        answered.recv().unwrap()
     }
 
     pub fn serve(&self, uid: VolumeUid, on: u64) {
