@@ -37,8 +37,15 @@ impl Site {
     pub async fn delete_snapshot(&self, name: &str, snapshot: Vec<u8>) -> Result<(), DirectError> {
         let (found, mut admin) = self.holder(name).await?;
         let volume = Some(reference(&found.volume));
-        admin.delete_snapshot(v1::DeleteSnapshotRequest { volume, snapshot }).await?;
-        Ok(())
+        let request = v1::DeleteSnapshotRequest { volume, snapshot: snapshot.clone() };
+        match admin.delete_snapshot(request).await {
+            Ok(_) => Ok(()),
+            Err(status) if status.code() == tonic::Code::FailedPrecondition => {
+                self.without_clones(&found.volume, Some(&snapshot)).await?;
+                Err(status.into())
+            }
+            Err(status) => Err(status.into()),
+        }
     }
 
     pub async fn rollback(&self, name: &str, snapshot: Vec<u8>) -> Result<(), DirectError> {

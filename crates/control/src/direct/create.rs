@@ -92,6 +92,7 @@ impl Site {
             allowed_initiators: wanted.allowed_initiators.clone(),
             zvol_workers: wanted.zvol_workers,
             deleting: false,
+            origin: None,
         })
     }
 
@@ -102,21 +103,13 @@ impl Site {
         place: &v1::Place,
     ) -> Result<v1::Member, DirectError> {
         let node = self.node_of_id(place.node).await?;
-        let request = v1::CreateReplicaRequest {
-            volume: Some(reference(volume)),
-            replica: place.replica,
-            pool: place.pool.clone(),
-            size: volume.size,
-            block_size: volume.block_size,
-            compression: volume.compression.clone(),
-            zvol_workers: volume.zvol_workers,
-        };
+        let request = request(volume, place, None);
         let mut admin = self.admin(&node)?;
         let incarnation = match admin.create_replica(request).await {
             Ok(made) => made.into_inner().incarnation,
             // Made by the same step before it was interrupted, and in use since.
             Err(status) if status.code() == Code::AlreadyExists => {
-                present(&mut admin, volume).await?.ok_or(status)?
+                present(&mut admin, volume).await?.ok_or(status)?.incarnation
             }
             Err(status) => return Err(status.into()),
         };
@@ -145,15 +138,15 @@ impl Site {
         Ok(admin.stop_target(request).await?.into_inner().clean)
     }
 
-    /// Target, votes, replicas, object: in this order nothing is left that nobody knows of.
+    /// Target, votes, replicas, mark, object: in this order nothing is left that nobody knows of.
     pub async fn delete(&self, name: &str) -> Result<(), DirectError> {
         let Some(found) = self.volume(name).await? else { return Ok(()) };
+        self.begin_deleting(&found.volume).await?;
         if found.volume.quorum.as_ref().is_some_and(|quorum| quorum.holder != 0) {
             self.stop(name).await?;
         }
         let found = self
             .change(name, |volume| {
-                volume.deleting = true;
                 let quorum = volume.quorum.get_or_insert_default();
                 if let Some(membership) = &mut quorum.membership {
                     // Nobody votes any more: whatever has a copy may wipe it.
@@ -171,31 +164,77 @@ impl Site {
         for place in &found.volume.places {
             self.wipe(&found, place.replica).await?;
         }
+        self.unmark(&found).await?;
         use proto::v1::swap_request::Change;
         let change = Change::Delete(v1::Deletion {});
         self.client.swap(&super::key(name), found.version, change).await?;
         Ok(())
     }
+
+    /// Refused while it has clones. One that is begun at this moment stores its intent first and looks at
+    /// this object then, so one of both sees the other.
+    async fn begin_deleting(&self, volume: &v1::Volume) -> Result<(), DirectError> {
+        self.without_clones(volume, None).await?;
+        let delete = |deleting: bool| {
+            self.change(&volume.name, move |volume| {
+                // Without votes there is no way back.
+                volume.deleting = deleting || !has_voters(volume);
+                Ok(())
+            })
+        };
+        delete(true).await?;
+        if let Err(refused) = self.without_clones(volume, None).await {
+            delete(false).await?;
+            return Err(refused);
+        }
+        Ok(())
+    }
 }
 
-/// The incarnation of the volume's replica on a node.
+/// What a node is asked to make.
+pub(super) fn request(
+    volume: &v1::Volume,
+    place: &v1::Place,
+    origin: Option<v1::Origin>,
+) -> v1::CreateReplicaRequest {
+    v1::CreateReplicaRequest {
+        volume: Some(reference(volume)),
+        replica: place.replica,
+        pool: place.pool.clone(),
+        size: volume.size,
+        block_size: volume.block_size,
+        compression: volume.compression.clone(),
+        zvol_workers: volume.zvol_workers,
+        origin,
+    }
+}
+
+/// The volume's replica on a node.
 pub(super) async fn present(
     admin: &mut Admin,
     volume: &v1::Volume,
-) -> Result<Option<u64>, DirectError> {
+) -> Result<Option<v1::Replica>, DirectError> {
     let all = admin.list_replicas(v1::ListReplicasRequest {}).await?.into_inner().replicas;
-    let is_it = |it: &&v1::Replica| it.volume.as_ref().is_some_and(|found| found.uid == volume.uid);
-    Ok(all.iter().find(is_it).map(|it| it.incarnation))
+    let is_it = |it: &v1::Replica| it.volume.as_ref().is_some_and(|found| found.uid == volume.uid);
+    Ok(all.into_iter().find(is_it))
 }
 
 /// The membership of a volume whose replicas are not made yet.
-fn nobody() -> v1::Membership {
+pub(super) fn nobody() -> v1::Membership {
     v1::Membership { version: 0, voters: Some(v1::Voters::default()), next: None }
 }
 
-fn has_votes(volume: &v1::Volume) -> bool {
+/// Whether its replicas were made.
+pub(super) fn has_votes(volume: &v1::Volume) -> bool {
     let membership = volume.quorum.as_ref().and_then(|quorum| quorum.membership.as_ref());
     membership.is_some_and(|membership| membership.version > 0)
+}
+
+/// Whether somebody votes now.
+pub(super) fn has_voters(volume: &v1::Volume) -> bool {
+    let membership = volume.quorum.as_ref().and_then(|quorum| quorum.membership.as_ref());
+    let voters = membership.and_then(|membership| membership.voters.as_ref());
+    voters.is_some_and(|voters| !voters.members.is_empty())
 }
 
 /// The same call again.

@@ -29,6 +29,29 @@ pub enum DirectError {
     StillVotes { name: String, node: String },
     #[error("a volume has 1 to 7 replicas, each on a node of its own")]
     BadReplicas,
+    #[error("the volume `{volume}` has no snapshot `{snapshot}`")]
+    NoSnapshot { volume: String, snapshot: String },
+    #[error("the snapshot has {has} bytes, and a clone of {size} would be smaller")]
+    Smaller { size: u64, has: u64 },
+    #[error("`{name}` is not served now: {why}")]
+    NotServing { name: String, why: String },
+    #[error("no replica of `{name}` has a vote yet")]
+    NoVotes { name: String },
+    #[error("`{name}` is being deleted; finish that with `pollux volume delete {name}`")]
+    Deleting { name: String },
+    #[error("volumes were cloned from it, and need it: {clones}. Delete them first")]
+    HasClones { clones: String },
+    #[error("`{name}` was to be a clone of `{source_name}`, which is gone; delete `{name}`")]
+    OriginGone { name: String, source_name: String },
+    #[error(
+        "{have} nodes have the snapshot, and `{name}` needs {need}: say it again when more are back"
+    )]
+    TooFewCopies { name: String, have: usize, need: usize },
+    #[error(
+        "the content of `{name}` is gone, but `{source_name}` still has it marked as a clone: {why}. \
+         Serve `{source_name}`, and delete `{name}` again"
+    )]
+    MarkLeft { name: String, source_name: String, why: String },
     #[error(
         "{what} did not happen within {seconds} s; it goes on by itself, see `pollux volume status {name}`"
     )]

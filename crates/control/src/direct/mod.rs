@@ -1,6 +1,7 @@
 //! What an operator does with a site that has no controller: each step by hand, in the order that a
 //! crash between any two of them can be finished or undone by saying the same again.
 mod change;
+mod clones;
 mod create;
 mod error;
 mod replicas;
@@ -13,6 +14,7 @@ use proto::v1::object::Body;
 use proto::v1::swap_request::Change;
 use tonic::transport::Channel;
 
+pub use clones::NewClone;
 pub use create::NewVolume;
 pub use error::DirectError;
 

@@ -6,7 +6,7 @@ use proto::v1;
 use super::create::present;
 use super::{DirectError, Found, Site, reference};
 
-const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 impl Site {
     /// One more replica; it votes when it has caught up.
@@ -96,7 +96,10 @@ impl Site {
         let mut admin = self.admin(&self.node_of_id(place.node).await?)?;
         let there = present(&mut admin, &found.volume).await?;
         // One that is not listed was made by the same step before it was interrupted.
-        if there.is_some_and(|incarnation| desired.contains(&v1::Member { replica, incarnation })) {
+        let listed = |it: &v1::Replica| {
+            desired.contains(&v1::Member { replica, incarnation: it.incarnation })
+        };
+        if there.as_ref().is_some_and(listed) {
             self.wipe(&found, replica).await?;
         }
         let member = self.make_replica(&found.volume, place).await?;
@@ -178,11 +181,12 @@ impl Site {
         let is_it = |it: &&v1::Replica| {
             it.volume.as_ref().is_some_and(|volume| volume.uid == found.volume.uid)
         };
-        let Some(present) = all.iter().find(is_it) else { return Ok(()) };
+        // A crash may have left something that is no replica yet; that has no incarnation.
+        let incarnation = all.iter().find(is_it).map_or(0, |present| present.incarnation);
         let request = v1::DeleteReplicaRequest {
             volume,
             replica,
-            incarnation: present.incarnation,
+            incarnation,
             catalog_version: found.version,
         };
         admin.delete_replica(request).await?;

@@ -10,7 +10,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::commands::certs::Certs;
 use crate::commands::serve_catalog::ServeCatalog;
 pub use pool::{Create, Disk, Export, Import, Mode, Scrub, Snapshot, Volume};
-pub use site::{ServeNode, SiteArgs, SiteReplica, SiteSnapshot, SiteVolume, VolumeCreate};
+pub use site::{
+    ServeNode, SiteArgs, SiteReplica, SiteSnapshot, SiteVolume, VolumeClone, VolumeCreate,
+};
 
 use crate::render::Output;
 

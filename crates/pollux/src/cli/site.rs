@@ -104,10 +104,25 @@ pub struct VolumeCreate {
     pub serve_on: Option<String>,
 }
 
+#[derive(Clone, Debug, Args)]
+pub struct VolumeClone {
+    pub source: String,
+    pub snapshot: String,
+    pub name: String,
+    /// At least that of the snapshot, which it has unless given.
+    #[arg(long, value_parser = size::parse)]
+    pub size: Option<ByteLen>,
+    /// Serves it at once, on this node.
+    #[arg(long, value_name = "NODE")]
+    pub serve_on: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum SiteVolume {
     /// Make a volume.
     Create(VolumeCreate),
+    /// Make a volume that begins as a snapshot of another, and shares its blocks.
+    Clone(VolumeClone),
     /// List all volumes.
     List,
     /// Serve a volume on a node, wherever it was served before.

@@ -19,7 +19,7 @@ pub fn check(volume: &Volume) -> Checked {
     let Some(membership) = &quorum.membership else {
         return wrong("volume.quorum.membership", "it is missing");
     };
-    well_formed(membership, &volume.places)?;
+    well_formed(membership, volume)?;
     members("volume.quorum.desired", &quorum.desired, &volume.places)
 }
 
@@ -48,7 +48,7 @@ fn version(quorum: &Quorum) -> u64 {
     quorum.membership.as_ref().map_or(0, |membership| membership.version)
 }
 
-fn well_formed(membership: &Membership, places: &[Place]) -> Checked {
+fn well_formed(membership: &Membership, volume: &Volume) -> Checked {
     let field = "volume.quorum.membership.voters";
     let none = Voters::default();
     let present = membership.voters.as_ref().unwrap_or(&none);
@@ -57,6 +57,11 @@ fn well_formed(membership: &Membership, places: &[Place]) -> Checked {
         return ensure(empty, "volume.quorum.membership.version", || {
             "0 means that nobody votes; the first voters have version 1".into()
         });
+    }
+    let places = &volume.places;
+    if volume.deleting && *present == none && membership.next.is_none() {
+        // What is on its way out has no votes any more, so that its replicas may be wiped.
+        return Ok(());
     }
     voters(field, present, places)?;
     match &membership.next {

@@ -1,5 +1,7 @@
 //! Protects from objects that everybody would believe, and that can only be mistakes.
-use proto::v1::{Chap, Deletion, Member, Membership, Node, Place, Quorum, Role, Volume, Voters};
+use proto::v1::{
+    self, Chap, Deletion, Member, Membership, Node, Place, Quorum, Role, Volume, Voters,
+};
 
 use super::*;
 
@@ -247,4 +249,52 @@ fn a_change_is_of_the_kind_that_its_key_says() {
     assert_eq!(wrong.expect_err("a node is no volume").field, "node");
     let nothing = change(Kind::Volume, "db", 0, &Change::Delete(Deletion {}));
     assert_eq!(nothing.expect_err("nothing is deleted").field, "expected_version");
+}
+
+fn clone() -> Volume {
+    let of = v1::VolumeRef { name: "source".into(), uid: vec![8; 16] };
+    let origin = v1::Origin {
+        volume: Some(of),
+        snapshot: vec![9; 16],
+        snapshot_name: "monday".into(),
+        at: Some(v1::Position { term: 5 << 24 | 3, seq: 70 }),
+    };
+    Volume { origin: Some(origin), ..volume() }
+}
+
+/// Protects from a clone whose history cannot go on, or that is taken for one of another snapshot.
+#[test]
+fn where_a_clone_begins_makes_sense_and_stays() {
+    assert_eq!(change(Kind::Volume, "db", 0, &Change::Volume(clone())), Ok(()));
+    fn origin(volume: &mut Volume) -> &mut v1::Origin {
+        volume.origin.as_mut().unwrap()
+    }
+    let cases: [Case; 7] = [
+        ("volume.origin.volume.uid", |it| origin(it).volume = None),
+        ("volume.origin.volume.uid", |it| origin(it).volume.as_mut().unwrap().uid = vec![7; 16]),
+        ("volume.origin.volume.name", |it| origin(it).volume.as_mut().unwrap().name.clear()),
+        ("volume.origin.snapshot", |it| origin(it).snapshot.clear()),
+        ("volume.origin.snapshot_name", |it| origin(it).snapshot_name.clear()),
+        ("volume.origin.at", |it| origin(it).at = None),
+        ("volume.quorum.grant", |it| quorum(it).grant = 4),
+    ];
+    for (field, change) in cases {
+        let mut volume = clone();
+        change(&mut volume);
+        assert_eq!(refused(volume), field);
+    }
+    let (old, new) = (Body::Volume(clone()), Body::Volume(volume()));
+    assert_eq!(step(&old, &new).expect_err("it is fixed").field, "volume.origin");
+}
+
+/// Protects from volumes that can never be deleted, and from others that lose their votes.
+#[test]
+fn only_what_is_deleted_is_without_votes() {
+    let mut volume = volume();
+    *membership(&mut volume) =
+        Membership { version: 4, voters: Some(Voters::default()), next: None };
+    quorum(&mut volume).desired.clear();
+    assert_eq!(refused(volume.clone()), "volume.quorum.membership.voters.members");
+    volume.deleting = true;
+    assert_eq!(change(Kind::Volume, "db", 1, &Change::Volume(volume)), Ok(()));
 }

@@ -1,6 +1,9 @@
 //! Volumes.
-use proto::v1::{Chap, Place, Volume};
+use block::Term;
+use proto::v1::{Chap, Origin, Place, Volume};
 use replication::constants::VOLUME_MAX;
+use replication::state::NAME_MAX;
+use replication::words::Grant;
 
 use crate::catalog::check::{Checked, ensure, len, name, quorum, wrong};
 use crate::catalog::limits::{
@@ -17,6 +20,9 @@ pub fn check(key: &str, volume: &Volume) -> Checked {
     places(&volume.places)?;
     quorum::check(volume)?;
     initiators(&volume.allowed_initiators)?;
+    if let Some(origin) = &volume.origin {
+        begins(volume, origin)?;
+    }
     if let Some(chap) = &volume.chap {
         credentials(chap)?;
     }
@@ -36,7 +42,30 @@ pub fn step(old: &Volume, new: &Volume) -> Checked {
     ensure(old.block_size == new.block_size, "volume.block_size", || {
         format!("it is fixed at {}", old.block_size)
     })?;
+    ensure(old.origin == new.origin, "volume.origin", || "it stays the same".into())?;
     quorum::step(old, new)
+}
+
+/// The history of a clone goes on from that of its snapshot: a grant below it would lead nowhere.
+fn begins(volume: &Volume, origin: &Origin) -> Checked {
+    let of = origin.volume.as_ref().map(|of| of.uid.as_slice()).unwrap_or_default();
+    ensure(of.len() == 16, "volume.origin.volume.uid", || "it has 16 bytes".into())?;
+    ensure(of != volume.uid, "volume.origin.volume.uid", || "it is the volume itself".into())?;
+    let named = origin.volume.as_ref().map(|of| of.name.as_str()).unwrap_or_default();
+    name("volume.origin.volume.name", named)?;
+    ensure(origin.snapshot.len() == 16, "volume.origin.snapshot", || "it has 16 bytes".into())?;
+    ensure(
+        (1..=NAME_MAX).contains(&origin.snapshot_name.len()),
+        "volume.origin.snapshot_name",
+        || format!("it has 1 to {NAME_MAX} bytes"),
+    )?;
+    let at = origin.at.unwrap_or_default();
+    ensure(at.seq > 0, "volume.origin.at", || "no snapshot is at the beginning".into())?;
+    let grant = Grant::of(Term(at.term)).0;
+    let has = volume.quorum.as_ref().map_or(0, |quorum| quorum.grant);
+    ensure(has >= grant, "volume.quorum.grant", || {
+        format!("{has} is below {grant}, that of the snapshot")
+    })
 }
 
 fn geometry(volume: &Volume) -> Checked {

@@ -5,6 +5,7 @@ use comfy_table::Table;
 use control::direct::{Found, Site};
 use serde::Serialize;
 
+use super::clone;
 use crate::render::{self, Answer, Output};
 
 #[derive(Debug, Serialize)]
@@ -16,6 +17,7 @@ struct Row {
     replicas: usize,
     desired_replicas: usize,
     node: Option<String>,
+    origin: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -25,7 +27,7 @@ struct Rows(Vec<Row>);
 impl Answer for Rows {
     fn table(&self) -> Table {
         let mut table =
-            render::plain(&["NAME", "SIZE", "BLOCK", "COMPRESSION", "REPLICAS", "NODE"]);
+            render::plain(&["NAME", "SIZE", "BLOCK", "COMPRESSION", "REPLICAS", "NODE", "ORIGIN"]);
         for row in &self.0 {
             let replicas = match row.replicas == row.desired_replicas {
                 true => row.replicas.to_string(),
@@ -38,6 +40,7 @@ impl Answer for Rows {
                 row.compression.clone(),
                 replicas,
                 row.node.clone().unwrap_or_else(|| "-".into()),
+                row.origin.clone().unwrap_or_else(|| "-".into()),
             ]);
         }
         table
@@ -55,6 +58,7 @@ pub async fn one(site: &Site, name: &str, output: Output) -> Result<()> {
 async fn show(site: &Site, found: Vec<Found>, output: Output) -> Result<()> {
     let nodes = site.nodes().await?;
     let row = |found: Found| {
+        let origin = clone::origin(&found.volume);
         let quorum = found.volume.quorum.unwrap_or_default();
         let voters = quorum.membership.unwrap_or_default().voters.unwrap_or_default();
         Row {
@@ -65,6 +69,7 @@ async fn show(site: &Site, found: Vec<Found>, output: Output) -> Result<()> {
             replicas: voters.members.len(),
             desired_replicas: quorum.desired.len(),
             node: nodes.iter().find(|node| node.id == quorum.holder).map(|it| it.name.clone()),
+            origin,
         }
     };
     render::show(&Rows(found.into_iter().map(row).collect()), output)

@@ -1,4 +1,5 @@
 //! `pollux volume`: volumes of a site that runs.
+mod clone;
 mod create;
 mod list;
 mod recover;
@@ -34,6 +35,7 @@ pub fn connect(arguments: &SiteArgs) -> Result<Site> {
 async fn obey(command: SiteVolume, site: &Site, output: Output) -> Result<()> {
     match command {
         SiteVolume::Create(wanted) => create::run(site, wanted, output).await,
+        SiteVolume::Clone(wanted) => clone::run(site, wanted, output).await,
         SiteVolume::List => list::run(site, output).await,
         SiteVolume::Serve { name, on } => {
             site.serve(&name, &on).await?;

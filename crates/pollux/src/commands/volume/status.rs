@@ -6,6 +6,7 @@ use control::direct::Site;
 use proto::v1;
 use serde::Serialize;
 
+use super::clone;
 use crate::render::{self, Answer, Output};
 
 #[derive(Debug, Serialize)]
@@ -16,6 +17,8 @@ pub struct Status {
     pub size: u64,
     pub sessions: usize,
     pub held_because: Option<String>,
+    /// The snapshot that it began as.
+    pub origin: Option<String>,
     pub replicas: Vec<Replica>,
 }
 
@@ -57,7 +60,8 @@ impl Answer for Status {
             ]);
         }
         let why = self.held_because.as_ref().map_or(String::new(), |why| format!(": {why}"));
-        table.add_row([format!("{} is {}{why}", self.name, self.phase)]);
+        let origin = self.origin.as_ref().map_or(String::new(), |of| format!("; a clone of {of}"));
+        table.add_row([format!("{} is {}{why}{origin}", self.name, self.phase)]);
         table
     }
 }
@@ -93,8 +97,8 @@ pub fn phase(target: &v1::TargetStatus) -> &'static str {
 }
 
 pub async fn run(site: &Site, name: &str, output: Output) -> Result<()> {
-    let target = site.target(name).await?;
-    render::show(&of(name, &target), output)
+    let (found, target) = (site.known(name).await?, site.target(name).await?);
+    render::show(&Status { origin: clone::origin(&found.volume), ..of(name, &target) }, output)
 }
 
 pub fn of(name: &str, target: &v1::TargetStatus) -> Status {
@@ -105,6 +109,7 @@ pub fn of(name: &str, target: &v1::TargetStatus) -> Status {
         size: target.size,
         sessions: target.sessions.len(),
         held_because: target.held_because.clone(),
+        origin: None,
         replicas: target.peers.iter().map(replica).collect(),
     }
 }
