@@ -15,7 +15,7 @@ fn code(refusal: &Refusal) -> Code {
         Refusal::ReplicaExists => Code::AlreadyExists,
         Refusal::TargetRuns | Refusal::Wipe(_) => Code::FailedPrecondition,
         Refusal::NoTarget => Code::NotFound,
-        Refusal::Ending => Code::Unavailable,
+        Refusal::Ending | Refusal::BeingMade => Code::Unavailable,
         Refusal::Store(error) => match error {
             StoreError::NoSpace => Code::ResourceExhausted,
             StoreError::Busy => Code::Unavailable,

@@ -34,6 +34,8 @@ pub enum Refusal {
     UnknownPool { pool: String },
     #[error("the volume has a replica here already")]
     ReplicaExists,
+    #[error("the replica is being made; try again when it is there")]
+    BeingMade,
     #[error("the volume has no replica here")]
     NoReplica,
     #[error("the volume's target runs here already")]

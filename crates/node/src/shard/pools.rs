@@ -12,7 +12,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Token};
 use replication::replica::Event;
 use replication::store::{StoreError, StoreOp, StoreReply, StoreTag};
-use replication::words::{Powered, VolumeUid};
+use replication::words::{Incarnation, Powered, VolumeUid};
 use tracing::error;
 
 use super::orders::Refusal;
@@ -53,8 +53,8 @@ impl PoolRun {
 /// What the shard itself asked of a pool.
 pub enum OwnWork {
     Create(super::replicas::Creation),
-    /// What was created becomes durable.
-    Settle(super::replicas::Creation),
+    /// What was created becomes durable, by this call or by an earlier one; then it is answered.
+    Settle(super::orders::Answer<Incarnation>, Result<Incarnation, Refusal>),
     Delete(VolumeNo, super::orders::Answer<()>),
 }
 
@@ -141,9 +141,8 @@ impl Shard {
         let Some(at) = own.iter().position(|(of, _)| *of == tag) else { return };
         match own.swap_remove(at).1 {
             OwnWork::Create(creation) => self.created(pool, uid, creation, result),
-            OwnWork::Settle(creation) => {
-                let settled = result.map(|()| creation.incarnation);
-                (creation.answer)(settled.map_err(Refusal::Store));
+            OwnWork::Settle(answer, made) => {
+                answer(result.map_err(Refusal::Store).and(made));
             }
             OwnWork::Delete(volume, answer) => self.deleted(volume, answer, result),
         }

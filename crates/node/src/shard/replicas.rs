@@ -161,8 +161,9 @@ impl Shard {
             return answer(Err(Refusal::UnknownPool { pool: spec.pool }));
         };
         let number = self.volumes.number(spec.volume);
-        if self.volumes.get(number).replica.is_some() {
-            return answer(Err(Refusal::ReplicaExists));
+        if let Some(replica) = &self.volumes.get(number).replica {
+            let pool = replica.pool;
+            return self.settle_replica(pool, spec.volume, answer, Err(Refusal::ReplicaExists));
         }
         let tag = self.own_tag();
         let (incarnation, workers) = (spec.incarnation, spec.workers);
@@ -185,17 +186,32 @@ impl Shard {
         creation: Creation,
         result: Result<(), StoreError>,
     ) {
+        let answer = creation.answer;
         if let Err(error) = result {
-            return (creation.answer)(Err(Refusal::Store(error)));
+            return match self.volumes.replica(creation.volume).is_some() {
+                // The same call was under way already, and has made it.
+                true => self.settle_replica(pool, uid, answer, Err(Refusal::ReplicaExists)),
+                false => answer(Err(Refusal::Store(error))),
+            };
         }
         self.open_replica(pool, uid);
         if let Some(replica) = self.volumes.replica(creation.volume) {
             replica.workers.limit = creation.workers;
         }
         self.volumes.wake(creation.volume);
-        // Its incarnation is told when it cannot be lost: a vote may be given to it from then on.
+        self.settle_replica(pool, uid, answer, Ok(creation.incarnation));
+    }
+
+    /// Told when it cannot be lost any more: a vote may be given to it from then on.
+    fn settle_replica(
+        &mut self,
+        pool: usize,
+        uid: VolumeUid,
+        answer: Answer<Incarnation>,
+        made: Result<Incarnation, Refusal>,
+    ) {
         let tag = self.own_tag();
-        self.pools[pool].own.push((tag, OwnWork::Settle(creation)));
+        self.pools[pool].own.push((tag, OwnWork::Settle(answer, made)));
         self.submit(pool, uid, tag, StoreOp::Flush);
     }
 
@@ -237,7 +253,15 @@ impl Shard {
     }
 
     /// What a crash left of a replica that was to be made never had an incarnation, and so no vote.
+    /// One that is being made will have one: whoever deletes must not go on without it.
     fn delete_half_made(&mut self, volume: VolumeUid, answer: Answer<()>) {
+        let known = self.volumes.known(volume);
+        let makes =
+            |work: &OwnWork| matches!(work, OwnWork::Create(it) if Some(it.volume) == known);
+        let mut under_way = self.pools.iter().flat_map(|pool| &pool.own);
+        if under_way.any(|(_, work)| makes(work)) {
+            return answer(Err(Refusal::BeingMade));
+        }
         let Some(pool) = self.pools.iter().position(|pool| pool.host.has_half_made(volume)) else {
             return answer(Err(Refusal::NoReplica));
         };
