@@ -2,7 +2,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use control::direct::{DirectError, NewVolume, Site};
+use control::direct::{DirectError, NewClone, NewVolume, Site};
 use proto::v1::{self, Standing};
 use tokio::runtime::{Builder, Runtime};
 
@@ -166,5 +166,22 @@ impl Operator {
         let created_ms = u64::try_from(now.as_millis())?;
         let spec = v1::SnapshotSpec { uid, name: name.into(), created_ms };
         self.insist(HOLD_DEADLINE, async |site| site.snapshot(volume, spec.clone()).await)
+    }
+
+    pub fn clone_of(source: &str, snapshot: &str, name: &str) -> Result<NewClone> {
+        let uid = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos().to_be_bytes();
+        let (name, source, snapshot) = (name.into(), source.into(), snapshot.into());
+        Ok(NewClone { name, uid, source, snapshot, size: None })
+    }
+
+    /// Asks for something, and is cut short later and later; then it has to work out.
+    pub fn stammer<T>(&self, what: impl AsyncFn(&Site) -> Result<T, DirectError>) -> Result<T> {
+        for millis in [1, 2, 4, 7, 11, 16] {
+            let cut = self.ask_within(Duration::from_millis(millis), async |site| what(site).await);
+            if cut.is_ok() {
+                return cut;
+            }
+        }
+        self.ask(async |site| what(site).await)
     }
 }

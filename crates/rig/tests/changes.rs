@@ -1,10 +1,11 @@
 //! A volume is changed while it is written: replicas come, go and are replaced, it grows, and it
-//! goes back to a snapshot. Clones are left out until nodes can make them.
+//! goes back to a snapshot. A clone of it is made and goes its own way.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use control::direct::{NewClone, Site};
 use rig::links::Network;
 use rig::load::{Load, Plan};
 use rig::operator::Operator;
@@ -12,6 +13,7 @@ use rig::pools;
 use rig::site::{MIB, Rig, node_name};
 
 const VOLUME: &str = "changing";
+const CLONE: &str = "clone";
 const BLOCK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(60);
 const ENOUGH: u64 = 500;
@@ -21,6 +23,8 @@ struct Changes {
     operator: Operator,
     /// Of the whole volume as it was made.
     load: Option<Load>,
+    /// Of the clone, once there is one.
+    cloned: Option<Load>,
 }
 
 #[test]
@@ -30,8 +34,12 @@ fn every_change_under_load() {
     let operator = rig.operator().unwrap();
     operator.create(VOLUME, 64 * MIB, 4096, &[1]).unwrap();
     let load = Load::start(plan(0, 64), rig.finder(VOLUME).unwrap());
-    let mut changes = Changes { rig, operator, load: Some(load) };
+    let mut changes = Changes { rig, operator, load: Some(load), cloned: None };
     changes.run().unwrap();
+}
+
+fn wanted() -> Result<NewClone> {
+    Operator::clone_of(VOLUME, "origin", CLONE)
 }
 
 fn plan(from_mib: u64, mib: u64) -> Plan {
@@ -63,6 +71,10 @@ impl Changes {
         self.verified("grown", 3)?;
         self.there_and_back()?;
         self.verified("went on after the rollback", 3)?;
+        self.clone_snapshot()?;
+        self.cut_off(4)?;
+        self.verified("went on beside a clone", 3)?;
+        self.clone_and_delete()?;
         self.all_alike(&[1, 2, 4], &[3, 5])
     }
 
@@ -140,11 +152,84 @@ impl Changes {
         Ok(())
     }
 
+    /// The load rests while the snapshot is taken: its ledger is what the clone has to be. Then both are
+    /// written.
+    fn clone_snapshot(&mut self) -> Result<()> {
+        let rested = self.load.take().expect("there is a load between two steps").rest()?;
+        self.operator.snapshot(VOLUME, "origin")?;
+        let mut cloned = rested.cloned(CLONE, self.rig.finder(CLONE)?);
+        self.load = Some(rested.go_on());
+        self.rig.note("a clone");
+        self.refused(NewClone { snapshot: "nothing".into(), ..wanted()? }, "no snapshot")?;
+        self.refused(NewClone { name: VOLUME.into(), ..wanted()? }, "already")?;
+        self.refused(NewClone { source: "nobody".into(), ..wanted()? }, "no volume")?;
+        self.refused(NewClone { size: Some(32 * MIB), ..wanted()? }, "smaller")?;
+        let clone = wanted()?;
+        let found = self.operator.stammer(async |site| site.clone_volume(&clone).await)?;
+        ensure!(found.volume.size == 96 * MIB && found.volume.uid == clone.uid, "{found:?}");
+        self.operator.serve(CLONE, 2, PATIENCE)?;
+        self.operator.wait_healthy(CLONE, 3, PATIENCE)?;
+        let rounds = self.operator.target(CLONE)?.rounds;
+        ensure!(rounds == 0, "made of the same snapshot, and yet {rounds} rounds");
+        cloned.verify()?;
+        self.cloned = Some(cloned.go_on());
+        Ok(())
+    }
+
+    fn refused(&self, clone: NewClone, because: &str) -> Result<()> {
+        let refused = self.operator.ask(async |site| site.clone_volume(&clone).await);
+        let why = format!("{:#}", refused.expect_err("it cannot be"));
+        ensure!(why.contains(because), "{clone:?}: {why}");
+        let made = self.operator.ask(async |site| site.volume(CLONE).await)?;
+        ensure!(made.is_none(), "{clone:?} left {made:?}");
+        Ok(())
+    }
+
+    /// A node with replicas of both dies and comes back.
+    fn cut_off(&mut self, node: u64) -> Result<()> {
+        self.rig.note(&format!("kill node {node}"));
+        self.rig.kill9(node);
+        let (load, cloned) = (self.load.as_ref(), self.cloned.as_ref());
+        for load in load.into_iter().chain(cloned) {
+            load.wait_acks(ENOUGH, PATIENCE)?;
+        }
+        self.rig.restart(node)?;
+        self.operator.wait_healthy(CLONE, 3, PATIENCE)?;
+        Ok(())
+    }
+
+    /// What a clone needs stays as long as it is there, and no longer.
+    fn clone_and_delete(&mut self) -> Result<()> {
+        let snapshot = self.operator.snapshot(VOLUME, "brief")?.uid;
+        let brief =
+            NewClone { size: Some(128 * MIB), ..Operator::clone_of(VOLUME, "brief", "brief")? };
+        let found = self.operator.ask(async |site| site.clone_volume(&brief).await)?;
+        ensure!(found.volume.size == 128 * MIB, "{found:?}");
+        let clones = |error: anyhow::Error| {
+            let why = format!("{error:#}");
+            ensure!(why.contains("brief"), "{why}");
+            Ok(())
+        };
+        let deleted = async |site: &Site| site.delete_snapshot(VOLUME, snapshot.clone()).await;
+        clones(self.operator.ask(deleted).expect_err("a clone needs it"))?;
+        let gone = self.operator.ask(async |site| site.delete(VOLUME).await);
+        clones(gone.expect_err("clones need it"))?;
+        self.operator.stammer(async |site| site.delete("brief").await)?;
+        self.operator.ask(deleted)
+    }
+
     fn all_alike(&mut self, with: &[u64], without: &[u64]) -> Result<()> {
         self.load.take().expect("there is a load between two steps").rest()?.verify()?;
-        self.operator.snapshot(VOLUME, "end")?;
-        self.operator.wait_healthy(VOLUME, with.len(), PATIENCE)?;
-        ensure!(self.operator.ask(async |site| site.stop(VOLUME).await)?, "not closed cleanly");
+        self.cloned.take().expect("there is a clone").rest()?.verify()?;
+        for volume in [VOLUME, CLONE] {
+            self.operator.snapshot(volume, "end")?;
+            self.operator.wait_healthy(volume, with.len(), PATIENCE)?;
+            ensure!(self.operator.ask(async |site| site.stop(volume).await)?, "not closed cleanly");
+        }
+        let late = Operator::clone_of(VOLUME, "end", "late")?;
+        let unserved = self.operator.ask(async |site| site.clone_volume(&late).await);
+        let why = format!("{:#}", unserved.expect_err("nobody serves it"));
+        ensure!(why.contains("nobody serves"), "{why}");
         for id in self.rig.ids() {
             self.rig.stop(id)?;
         }
@@ -152,6 +237,9 @@ impl Changes {
         let sums = pools::compare(&pools, VOLUME)?;
         println!("alike on all nodes: {sums:x?}");
         ensure!(sums.contains_key("end") && sums.contains_key("then"), "snapshots are missing");
+        ensure!(!sums.contains_key("brief"), "a deleted snapshot is still there");
+        let sums = pools::compare(&pools, CLONE)?;
+        ensure!(sums.keys().eq(["end"]), "the clone has {sums:?}");
         for id in without {
             let left = pools::volumes(&self.rig.pool(*id))?;
             ensure!(left.is_empty(), "node {id} still has {left:?}");

@@ -77,6 +77,8 @@ pub struct Load {
 #[derive(Clone)]
 pub struct Rested {
     plan: Plan,
+    /// What its blocks say they are of.
+    tag: u64,
     finder: Finder,
     pub ledger: Ledger,
     pub report: Report,
@@ -99,7 +101,8 @@ impl Load {
         let of = |writer: u64| (plan.blocks + plan.writers - 1 - writer) / plan.writers;
         let ledger = (0..plan.writers).map(|writer| (0..of(writer)).map(|_| Entry::default()));
         let ledger = ledger.map(Iterator::collect).collect();
-        Rested { plan, finder, ledger, report: Report::default() }.go_on()
+        let tag = block::tag(&plan.volume);
+        Rested { plan, tag, finder, ledger, report: Report::default() }.go_on()
     }
 
     /// Whether a writer found something wrong, or nothing to go on with.
@@ -144,15 +147,15 @@ impl Load {
             no_space: shared.no_space.load(Ordering::Relaxed),
             errors: shared.errors.lock().expect("no panics").clone(),
         };
-        let (plan, finder) = (shared.plan.clone(), shared.finder.clone());
-        Ok(Rested { plan, finder, ledger, report })
+        let (plan, tag, finder) = (shared.plan.clone(), shared.tag, shared.finder.clone());
+        Ok(Rested { plan, tag, finder, ledger, report })
     }
 }
 
 impl Rested {
     fn shared(&self) -> Arc<Shared> {
         Arc::new(Shared {
-            tag: block::tag(&self.plan.volume),
+            tag: self.tag,
             plan: self.plan.clone(),
             finder: self.finder.clone(),
             stop: AtomicBool::new(false),
@@ -200,6 +203,12 @@ impl Rested {
         for (entries, then) in self.ledger.iter_mut().zip(then) {
             entries.iter_mut().zip(then).for_each(|(entry, then)| entry.back_to(then));
         }
+    }
+
+    /// The same blocks in a clone, which was made of a snapshot of this moment.
+    pub fn cloned(&self, volume: &str, finder: Finder) -> Rested {
+        let plan = Plan { volume: volume.into(), ..self.plan.clone() };
+        Rested { plan, finder, report: Report::default(), ..self.clone() }
     }
 
     /// Blocks whose last attempt nobody knows the outcome of.
