@@ -1,4 +1,6 @@
 //! Making a volume of a snapshot.
+use std::io::{self, Write};
+
 use anyhow::Result;
 use control::direct::{NewClone, Site};
 use proto::v1;
@@ -16,7 +18,17 @@ pub async fn run(site: &Site, wanted: VolumeClone, output: Output) -> Result<()>
         snapshot: wanted.snapshot,
         size: wanted.size.map(|size| size.0),
     };
-    site.clone_volume(&clone).await?;
+    let made = site.clone_volume(&clone).await?.volume;
+    let replicas = made.quorum.as_ref().map_or(0, |quorum| quorum.desired.len());
+    if replicas < made.places.len() {
+        let (name, places) = (&wanted.name, made.places.len());
+        let mut out = io::stderr();
+        writeln!(
+            out,
+            "{name} has {replicas} of {places} replicas, since nodes did not answer. When they are back: \
+             pollux volume replica add {name} --on NODE"
+        )?;
+    }
     if let Some(node) = &wanted.serve_on {
         site.serve(&wanted.name, node).await?;
     }
