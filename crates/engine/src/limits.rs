@@ -31,8 +31,9 @@ pub const SESSION_MAX: u64 = 1 << 60;
 /// The longest name of a volume, in bytes. Kubernetes names have at most 253.
 pub const NAME_MAX: usize = 255;
 
-/// The longest replication state of a volume: what one object page has left.
-pub const STATE_MAX: usize = 2048;
+/// The longest replication state of a volume: what one object page has left beside the longest name,
+/// 3471 bytes, in whole units of 128.
+pub const STATE_MAX: usize = 3456;
 
 /// Where the second copies of superblocks and space pages lie, behind the first ones: far enough
 /// that one damaged track does not take both.

@@ -17,10 +17,11 @@ pub use layout::{STATE_MAX, STATE_VERSION};
 
 /// Snapshots that may wait for their deletion to be durable on a quorum.
 pub const DOOMED_MAX: usize = 8;
-/// Clones that may be marked at once.
-pub const CLONES_MAX: usize = 8;
-/// Bytes of persistent reservations.
-pub const RESERVATIONS_MAX: usize = 384;
+/// Clones that may be marked at once. They and the reservations share what everything else leaves of
+/// a state, about half each.
+pub const CLONES_MAX: usize = 32;
+/// Bytes of persistent reservations: of 16 initiators whose names have 49 bytes, or 7 with 128.
+pub const RESERVATIONS_MAX: usize = 1040;
 /// Bytes of mirror points.
 pub const POINTS_MAX: usize = 128;
 /// Bytes of a snapshot's name; the same as the engine's.

@@ -82,7 +82,7 @@ fn slot(blocks: u64) -> (Vec<u8>, SlotHeader) {
 
 #[test]
 fn a_slot_is_read_as_it_was_written_also_with_something_behind_it() {
-    let (mut bytes, header) = slot(2);
+    let (mut bytes, header) = slot(3);
     assert_eq!(decode_slot(&bytes, POOL), Ok(header));
     bytes.extend([0xff; JOURNAL_BLOCK]);
     assert_eq!(decode_slot(&bytes, POOL), Ok(header));
@@ -92,7 +92,7 @@ fn a_slot_is_read_as_it_was_written_also_with_something_behind_it() {
 /// Protects from a torn or rotten slot whose records are replayed.
 #[test]
 fn a_slot_with_any_byte_changed_is_refused() {
-    let (mut bytes, _) = slot(2);
+    let (mut bytes, _) = slot(3);
     for at in 0..bytes.len() {
         for bit in [0x01, 0x80, 0xff] {
             bytes[at] ^= bit;

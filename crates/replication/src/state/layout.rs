@@ -17,8 +17,8 @@ use crate::words::{Boot, Incarnation, Powered, ReplicaId, SnapshotUid, StageNumb
 /// 1: the first.
 pub const STATE_VERSION: u8 = 1;
 
-/// What a store keeps for a replica at the most.
-pub const STATE_MAX: usize = 2048;
+/// What a store keeps for a replica at the most; the engine's bound is the same.
+pub const STATE_MAX: usize = 3456;
 
 impl ReplicaState {
     /// What the store keeps; at most [`STATE_MAX`] bytes.

@@ -156,7 +156,7 @@ fn an_object_page_that_says_what_no_object_says_is_malformed() {
             (BLOCK_SIZE_AT, 1),
             (COMPRESSION_AT, 1),
             (NAME_AT - 1, 0xff),
-            (state_at + 1, 9),
+            (state_at + 1, 14),
         ];
         for (at, value) in refused {
             let mut page = good.clone();
