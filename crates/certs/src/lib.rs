@@ -5,7 +5,8 @@
 //! is TLS 1.3, and both sides show a certificate of that authority; what a certificate says of its owner is
 //! one [`Name`], such as `node-3`. Addresses prove nothing.
 //!
-//! [`tls`] has the configurations for any protocol, [`listen`] and [`channel`] the two ends of gRPC.
+//! [`tls`] has the configurations for any protocol, [`listen`] and [`channel`] the two ends of gRPC, and
+//! [`session`] connections for whoever moves the bytes itself.
 #![forbid(unsafe_code)]
 
 mod authority;
@@ -18,6 +19,7 @@ mod name;
 mod provider;
 #[cfg(test)]
 mod scratch;
+pub mod session;
 mod survey;
 pub mod tls;
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
@@ -35,11 +36,19 @@ impl Protocol {
 }
 
 pub fn server(identity: &Identity, protocol: Protocol) -> Arc<ServerConfig> {
+    server_by(identity, protocol, provider())
+}
+
+pub(crate) fn server_by(
+    identity: &Identity,
+    protocol: Protocol,
+    by: Arc<CryptoProvider>,
+) -> Arc<ServerConfig> {
     let verifier =
-        WebPkiClientVerifier::builder_with_provider(identity.authorities.clone(), provider())
+        WebPkiClientVerifier::builder_with_provider(identity.authorities.clone(), by.clone())
             .build()
             .expect("an identity has an authority");
-    let mut config = ServerConfig::builder_with_provider(provider())
+    let mut config = ServerConfig::builder_with_provider(by)
         .with_protocol_versions(&[&TLS13])
         .expect("the provider has suites for TLS 1.3")
         .with_client_cert_verifier(verifier)
@@ -51,11 +60,19 @@ pub fn server(identity: &Identity, protocol: Protocol) -> Arc<ServerConfig> {
 }
 
 pub fn client(identity: &Identity, protocol: Protocol) -> Arc<ClientConfig> {
+    client_by(identity, protocol, provider())
+}
+
+pub(crate) fn client_by(
+    identity: &Identity,
+    protocol: Protocol,
+    by: Arc<CryptoProvider>,
+) -> Arc<ClientConfig> {
     let verifier =
-        WebPkiServerVerifier::builder_with_provider(identity.authorities.clone(), provider())
+        WebPkiServerVerifier::builder_with_provider(identity.authorities.clone(), by.clone())
             .build()
             .expect("an identity has an authority");
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let mut config = ClientConfig::builder_with_provider(by)
         .with_protocol_versions(&[&TLS13])
         .expect("the provider has suites for TLS 1.3")
         .with_webpki_verifier(verifier)

@@ -116,7 +116,6 @@ mod tests {
     use block::{ByteLen, ByteOffset, Seq, Term};
     use replication::entry::{Change, Entry};
     use replication::message::{ForReplica, ToReplica, decode_parts_to_replica, encode_to_replica};
-    use replication::sums::Sums;
     use replication::words::Moment;
 
     use super::*;
@@ -125,8 +124,7 @@ mod tests {
         let mut bytes = Vec::new();
         for number in 1..20_usize {
             let data = Data::copy_of(&vec![7; 512 * number]);
-            let sums = Sums::of(ByteLen(4096), ByteOffset(0), &data);
-            let change = Change::Write { offset: ByteOffset(0), data, sums };
+            let change = Change::write(ByteLen(4096), ByteOffset(0), data);
             let entries = ToReplica::Entries(vec![Entry { seq: Seq(1), change }]);
             let renew = ToReplica::Renew { sent: Moment(1), settled: Seq(1) };
             for body in [entries, renew] {

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Invariants: magic and version keep their places in every version; another version is refused
-//! with a reason that names both. After an answer of 0 frames follow, in both directions.
+//! with a reason that names both. After an answer of 0 frames follow, in both directions. Whoever begins
+//! with something else is known by its first bytes, however few they are.
 use replication::words::{NodeId, ReplicaId, VolumeUid};
 use thiserror::Error;
 
@@ -35,6 +36,10 @@ pub struct Call {
 pub enum Stranger {
     #[error("this is no peer: its first bytes are not those of the peer protocol")]
     NoPeer,
+    #[error(
+        "it speaks TLS, and this node does not: both sides have to be started with --tls, or neither"
+    )]
+    Secured,
     #[error("the peer speaks version {theirs} of the protocol, and this node version {VERSION}")]
     Version { theirs: u16 },
     #[error("the peer refuses: {reason}")]
@@ -54,6 +59,11 @@ impl Call {
         bytes
     }
 
+    /// As much as is there of a call, which may be none.
+    pub fn check_begin(bytes: &[u8]) -> Result<(), Stranger> {
+        check_begin(bytes, CALL)
+    }
+
     pub fn from_bytes(bytes: &[u8; CALL_LEN]) -> Result<Call, Stranger> {
         check_head(bytes, CALL)?;
         let number =
@@ -66,10 +76,24 @@ impl Call {
     }
 }
 
-fn check_head(bytes: &[u8], magic: [u8; 4]) -> Result<(), Stranger> {
-    if !bytes.starts_with(&magic) {
-        return Err(Stranger::NoPeer);
+/// A record of TLS begins with its kind and the version; handshakes and alerts are what comes first.
+fn is_tls(bytes: &[u8]) -> bool {
+    matches!(bytes, [21 | 22, 3, ..])
+}
+
+fn check_begin(bytes: &[u8], magic: [u8; 4]) -> Result<(), Stranger> {
+    let have = bytes.len().min(magic.len());
+    match bytes[..have] == magic[..have] {
+        true => Ok(()),
+        false if is_tls(bytes) => Err(Stranger::Secured),
+        // The first byte of a record alone may still become one.
+        false if matches!(bytes, [21 | 22]) => Ok(()),
+        false => Err(Stranger::NoPeer),
     }
+}
+
+fn check_head(bytes: &[u8], magic: [u8; 4]) -> Result<(), Stranger> {
+    check_begin(bytes, magic)?;
     match u16::from_le_bytes([bytes[4], bytes[5]]) {
         VERSION => Ok(()),
         theirs => Err(Stranger::Version { theirs }),
@@ -105,6 +129,7 @@ impl Answered {
         while self.bytes.len() < want(&self.bytes) && used < bytes.len() {
             self.bytes.push(bytes[used]);
             used += 1;
+            check_begin(&self.bytes, ANSWER)?;
             if self.bytes.len() == ANSWER_LEN {
                 check_head(&self.bytes, ANSWER)?;
                 if want(&self.bytes) > ANSWER_LEN + REASON_MAX {
@@ -158,5 +183,18 @@ mod tests {
         let reason = "no such replica".to_string();
         assert_eq!(answered.receive(&no[no.len() - 1..]), Err(Stranger::Refused { reason }));
         assert_eq!(Answered::default().receive(b"HTTP/1.1"), Err(Stranger::NoPeer));
+    }
+
+    /// Protects from waiting for more of what was never begun.
+    #[test]
+    fn strangers_are_known_by_their_first_bytes() {
+        let alert = [21, 3, 3, 0, 2, 2, 40];
+        assert_eq!(Answered::default().receive(&alert), Err(Stranger::Secured));
+        let mut answered = Answered::default();
+        assert_eq!(answered.receive(&alert[..1]), Ok(None));
+        assert_eq!(answered.receive(&alert[1..]), Err(Stranger::Secured));
+        assert_eq!(Call::check_begin(&[22, 3, 1]), Err(Stranger::Secured));
+        assert_eq!(Call::check_begin(b"GET"), Err(Stranger::NoPeer));
+        assert_eq!(Call::check_begin(b"PL"), Ok(()));
     }
 }

@@ -2,20 +2,22 @@
 //!
 //! Nothing blocks. What is pushed goes out with the next [`Socket::flush`], in one call for as many
 //! pieces as the kernel takes; received bytes land in the payload that is under way first, and in
-//! the owner's scratch memory behind it, in one call as well.
-use std::collections::VecDeque;
+//! the owner's scratch memory behind it, in one call as well. With TLS all of that holds, and the
+//! scratch memory carries what is encrypted on its way.
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
+use certs::session::{Session, SessionError};
+use certs::{Name, PeerError};
 use frontend::piece::Piece;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 
+use super::outbox::Outbox;
+use super::secure::Secure;
+
 /// Pieces of one call. The kernel takes up to 1,024; more than this is seldom there at once.
 const GATHER: usize = 64;
-
-/// Small pieces behind one another become one: less work for the kernel than a slice for each.
-const JOIN_MAX: usize = 4096;
 
 #[derive(Debug)]
 pub enum Stream {
@@ -24,11 +26,25 @@ pub enum Stream {
 }
 
 impl Stream {
+    pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.read_vectored(&mut [IoSliceMut::new(into)])
+    }
+
     fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read_vectored(into),
-            Stream::Unix(stream) => stream.read_vectored(into),
+        loop {
+            let read = match self {
+                Stream::Tcp(stream) => stream.read_vectored(into),
+                Stream::Unix(stream) => stream.read_vectored(into),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
         }
+    }
+
+    pub fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(from)])
     }
 
     fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -45,6 +61,8 @@ pub enum Got {
     Bytes {
         landed: usize,
         scratch: usize,
+        /// There may be more to read at once.
+        more: bool,
     },
     /// Nothing more for now.
     Nothing,
@@ -55,15 +73,19 @@ pub enum Got {
 #[derive(Debug)]
 pub struct Socket {
     stream: Stream,
-    queue: VecDeque<Piece>,
-    /// Bytes of the first piece that are sent.
-    sent: usize,
-    queued: usize,
+    outbox: Outbox,
+    secure: Option<Box<Secure>>,
 }
 
 impl Socket {
     pub fn new(stream: Stream) -> Socket {
-        Socket { stream, queue: VecDeque::new(), sent: 0, queued: 0 }
+        Socket { stream, outbox: Outbox::default(), secure: None }
+    }
+
+    /// Whatever is pushed waits until the handshake is over.
+    pub fn secured(stream: Stream, session: Session) -> Result<Socket, SessionError> {
+        let secure = Some(Box::new(Secure::new(session)?));
+        Ok(Socket { stream, outbox: Outbox::default(), secure })
     }
 
     pub fn tcp(&self) -> Option<&TcpStream> {
@@ -71,6 +93,11 @@ impl Socket {
             Stream::Tcp(stream) => Some(stream),
             Stream::Unix(_) => None,
         }
+    }
+
+    /// Who the other side has proved to be; `None` where nobody has to.
+    pub fn peer(&self) -> Option<Result<Name, PeerError>> {
+        self.secure.as_ref().map(|secure| secure.peer())
     }
 
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
@@ -83,33 +110,24 @@ impl Socket {
 
     /// Bytes that wait to be sent.
     pub fn queued(&self) -> usize {
-        self.queued
+        self.outbox.len() + self.secure.as_ref().map_or(0, |secure| secure.unsent())
     }
 
     pub fn push(&mut self, piece: Piece) {
-        self.queued += piece.as_bytes().len();
-        if let Piece::Bytes(bytes) = &piece
-            && let Some(Piece::Bytes(last)) = self.queue.back_mut()
-            && last.len() + bytes.len() <= JOIN_MAX
-        {
-            return last.extend_from_slice(bytes);
-        }
-        self.queue.push_back(piece);
+        self.outbox.push(piece);
     }
 
     /// Sends until everything is out or the kernel takes no more.
-    pub fn flush(&mut self) -> io::Result<()> {
-        while self.queued > 0 {
+    pub fn flush(&mut self, scratch: &mut [u8]) -> io::Result<()> {
+        if let Some(secure) = &mut self.secure {
+            return secure.flush(&mut self.stream, &mut self.outbox, scratch);
+        }
+        while !self.outbox.is_empty() {
             let mut slices: [IoSlice<'_>; GATHER] = std::array::from_fn(|_| IoSlice::new(&[]));
-            let mut count = 0;
-            for (slice, piece) in slices.iter_mut().zip(&self.queue) {
-                let skip = if count == 0 { self.sent } else { 0 };
-                *slice = IoSlice::new(&piece.as_bytes()[skip..]);
-                count += 1;
-            }
+            let count = self.outbox.slices(&mut slices);
             match self.stream.write_vectored(&slices[..count]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => self.forget(written),
+                Ok(written) => self.outbox.forget(written),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -118,101 +136,26 @@ impl Socket {
         Ok(())
     }
 
-    fn forget(&mut self, written: usize) {
-        self.queued -= written;
-        let mut left = written + self.sent;
-        while let Some(piece) = self.queue.front() {
-            let len = piece.as_bytes().len();
-            if left < len {
-                break;
-            }
-            left -= len;
-            self.queue.pop_front();
-        }
-        self.sent = left;
-    }
-
+    /// What is wrong with the other side's TLS is an error of the kind `InvalidData`.
     pub fn read(&mut self, landing: &mut [u8], scratch: &mut [u8]) -> io::Result<Got> {
-        let room = landing.len();
-        loop {
-            let slices = &mut [IoSliceMut::new(landing), IoSliceMut::new(scratch)];
-            let slices = if room == 0 { &mut slices[1..] } else { &mut slices[..] };
-            return match self.stream.read_vectored(slices) {
-                Ok(0) => Ok(Got::End),
-                Ok(got) => {
-                    let landed = got.min(room);
-                    Ok(Got::Bytes { landed, scratch: got - landed })
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Got::Nothing),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => Err(error),
-            };
+        if let Some(secure) = &mut self.secure {
+            return secure.read(&mut self.stream, landing, scratch);
+        }
+        let (room, whole) = (landing.len(), scratch.len());
+        let slices = &mut [IoSliceMut::new(landing), IoSliceMut::new(scratch)];
+        let slices = if room == 0 { &mut slices[1..] } else { &mut slices[..] };
+        match self.stream.read_vectored(slices) {
+            Ok(0) => Ok(Got::End),
+            Ok(got) => {
+                let landed = got.min(room);
+                let scratch = got - landed;
+                Ok(Got::Bytes { landed, scratch, more: scratch == whole || landed > 0 })
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Got::Nothing),
+            Err(error) => Err(error),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use block::Data;
-
-    use super::*;
-
-    fn pair() -> (Socket, Socket) {
-        let (one, other) = UnixStream::pair().unwrap();
-        (Socket::new(Stream::Unix(one)), Socket::new(Stream::Unix(other)))
-    }
-
-    fn take_all(socket: &mut Socket, landing: &mut [u8]) -> (usize, Vec<u8>) {
-        let (mut landed, mut rest) = (0, Vec::new());
-        let mut scratch = [0; 1000];
-        while let Got::Bytes { landed: there, scratch: more } =
-            socket.read(&mut landing[landed..], &mut scratch).unwrap()
-        {
-            landed += there;
-            rest.extend_from_slice(&scratch[..more]);
-        }
-        (landed, rest)
-    }
-
-    /// Protects from bytes that are lost or doubled where the kernel takes a part of a piece.
-    #[test]
-    fn everything_arrives_in_order_however_the_kernel_cuts_it() {
-        let (mut from, mut to) = pair();
-        let mut sent = Vec::new();
-        for number in 0..400_u32 {
-            let bytes: Vec<u8> =
-                (0..number * 7).map(|at| u8::try_from((at + number) % 256).unwrap()).collect();
-            sent.extend_from_slice(&bytes);
-            match number % 3 {
-                0 => from.push(Piece::Data(Data::copy_of(&bytes))),
-                _ => from.push(Piece::Bytes(bytes)),
-            }
-        }
-        let mut got = Vec::new();
-        while got.len() < sent.len() {
-            from.flush().unwrap();
-            got.extend_from_slice(&take_all(&mut to, &mut []).1);
-        }
-        assert!(got == sent);
-        assert_eq!(from.queued(), 0);
-    }
-
-    #[test]
-    fn a_payload_under_way_is_filled_first() {
-        let (mut from, mut to) = pair();
-        from.push(Piece::Bytes(vec![1; 300]));
-        from.push(Piece::Bytes(vec![2; 50]));
-        from.flush().unwrap();
-        let mut landing = [0; 300];
-        let (landed, rest) = take_all(&mut to, &mut landing);
-        assert_eq!((landed, rest), (300, vec![2; 50]));
-        assert_eq!(landing, [1; 300]);
-    }
-
-    #[test]
-    fn an_end_is_told() {
-        let (from, mut to) = pair();
-        drop(from);
-        assert_eq!(to.read(&mut [], &mut [0; 10]).unwrap(), Got::End);
-    }
-}
+mod tests;

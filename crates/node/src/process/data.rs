@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use certs::session::Sessions;
 use engine::Pool;
 use mio::Poll;
 use mio::net::{TcpListener, UnixListener};
@@ -50,6 +51,7 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> DataError {
 /// Returns when the pools are open and the addresses known.
 pub fn start(
     options: &Options,
+    tls: Option<Sessions>,
     poll: Poll,
     orders: Receiver<Order>,
     report: mpsc::UnboundedSender<Report>,
@@ -69,7 +71,7 @@ pub fn start(
     listeners.extend(iscsi.map(|it| (Listener::Tcp(it), Service::Iscsi)));
     listeners.extend(socket.map(|it| (Listener::Unix(it), Service::Nbd)));
 
-    let config = Config { node: options.id, boot: Boot(random::number()) };
+    let config = Config { node: options.id, boot: Boot(random::number()), tls };
     let pools = options.pools.clone();
     let report = Box::new(move |it| {
         // Without a control side the process is about to end.

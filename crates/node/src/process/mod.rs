@@ -11,11 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use certs::session::Sessions;
+use certs::tls::Protocol;
 use certs::{Identity, ListenError, LoadError, Name};
 use mio::Poll;
 use proto::catalog_client::Client;
 use proto::v1::node_admin_server::NodeAdminServer;
 use replication::words::NodeId;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tonic::transport::Server;
@@ -67,10 +70,15 @@ pub enum ServeError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error(
-        "{address} can be reached from other machines, and peers are not encrypted yet: listen for \
-         them on 127.0.0.1"
+        "{address} can be reached from other machines, and peers are served there with certificates \
+         only: give the folder of one with --tls (`pollux certs` makes it), or listen on 127.0.0.1"
     )]
     PlainBeyondThisMachine { address: SocketAddr },
+    #[error(
+        "the certificate is that of {found}, and this is node {id}: its peers would refuse it; make one \
+         with `pollux certs issue node-{id}`"
+    )]
+    OtherName { found: Name, id: NodeId },
     #[error(transparent)]
     Connect(#[from] certs::ConnectError),
     #[error(transparent)]
@@ -92,14 +100,14 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let identity = options.tls.as_deref().map(Identity::load).transpose()?;
-    if !options.peers.ip().is_loopback() {
-        return Err(ServeError::PlainBeyondThisMachine { address: options.peers });
-    }
+    check_identity(&options, identity.as_ref())?;
+    raise_descriptors();
     let memory = Arc::new(Memory::open(&options.state)?);
     let poll = Poll::new()?;
     let (shard, orders) = Sender::new(Shard::waker(&poll)?);
     let (report, reports) = mpsc::unbounded_channel();
-    let mut data = data::start(&options, poll, orders, report)?;
+    let tls = identity.as_ref().map(|identity| Sessions::new(identity, Protocol::Peer));
+    let mut data = data::start(&options, tls, poll, orders, report)?;
     let (admin, incoming) = certs::listen(options.admin, identity.as_ref(), |from, why| {
         warn!(?from, %why, "an administrator is refused");
     })
@@ -143,6 +151,28 @@ pub async fn serve(
     match data.ended.await {
         Ok(ended) => Ok(ended?),
         Err(_) => Err(ServeError::DataEnded),
+    }
+}
+
+fn check_identity(options: &Options, identity: Option<&Identity>) -> Result<(), ServeError> {
+    match identity.map(Identity::name) {
+        None if !options.peers.ip().is_loopback() => {
+            Err(ServeError::PlainBeyondThisMachine { address: options.peers })
+        }
+        Some(name) if name.node_id() != Some(options.id.0) => {
+            Err(ServeError::OtherName { found: name.clone(), id: options.id })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// As many descriptors as the system lets us have: connections and pools take one or two each, and the
+/// usual limit is meant for programs with a few.
+fn raise_descriptors() {
+    let now = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: now.maximum, maximum: now.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, wanted) {
+        warn!(%error, ?now, "the limit of descriptors stays as it is");
     }
 }
 

@@ -1,23 +1,22 @@
-//! Everything that the loop watches beside pools: listeners and connections.
+//! Connections: reading, sending and closing, whatever is spoken on them.
 use std::io;
 
 use block::Buf;
 use frontend::iscsi::{ConnNo, Event};
 use frontend::piece::Piece;
+use mio::Token;
 use mio::event::Event as PollEvent;
-use mio::net::{TcpListener, UnixListener};
-use mio::{Interest, Token};
-use replication::words::{Moment, Span};
-use tracing::{debug, warn};
+use tracing::debug;
 
+use super::doors::Whom;
 use super::iscsi::Iscsi;
 use super::nbd::NbdLine;
-use super::peers::{Incoming, Outgoing, Stage, is_late};
+use super::peers::{Incoming, Outgoing, Stage};
 use super::pools::Payloads;
 use super::volumes::VolumeNo;
-use super::{LISTENERS_FROM, POOLS_FROM, Shard};
+use super::{POOLS_FROM, Shard};
 use crate::net::frames::Frame;
-use crate::net::socket::{Got, Socket, Stream};
+use crate::net::socket::{Got, Socket};
 
 /// Bytes of one read: as many requests as a busy client has in its socket.
 pub const SCRATCH: usize = 256 << 10;
@@ -25,26 +24,9 @@ pub const SCRATCH: usize = 256 << 10;
 /// Reads of one line before others get their turn.
 const READS: usize = 4;
 
-/// How long a greeting may take.
-const GREETING: Span = Span::secs(5);
-
 /// Bytes that may wait to be sent to a client that does not read: beyond this it is not read from
 /// either.
 const UNSENT_MAX: usize = 64 << 20;
-
-/// What is offered on a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
-    Peers,
-    Nbd,
-    Iscsi,
-}
-
-#[derive(Debug)]
-pub enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
 
 pub enum Role {
     Outgoing(Outgoing),
@@ -58,9 +40,12 @@ pub enum Role {
 pub struct Line {
     pub socket: Socket,
     pub role: Role,
-    since: Moment,
+    /// Places are given anew; this number is not.
+    pub number: u64,
     /// It is among those that may have more to read.
     readable: bool,
+    /// The other side sends no more: there is an end to be read behind what is there.
+    ending: bool,
     /// It has bytes that nobody wants now.
     paused: bool,
     unsent: bool,
@@ -69,57 +54,8 @@ pub struct Line {
 }
 
 impl Shard {
-    /// Listens from now on; `listener` does not block.
-    pub fn listen(&mut self, mut listener: Listener, service: Service) -> io::Result<()> {
-        let at = self.listeners.len();
-        let token = Token(LISTENERS_FROM + at);
-        let registry = self.poll.registry();
-        match &mut listener {
-            Listener::Tcp(socket) => registry.register(socket, token, Interest::READABLE)?,
-            Listener::Unix(socket) => registry.register(socket, token, Interest::READABLE)?,
-        }
-        self.listeners.push((listener, service));
-        Ok(())
-    }
-
-    /// Takes everybody who knocked. A shortage of descriptors is no reason to end.
-    pub(super) fn accept(&mut self, at: usize) {
-        loop {
-            let (listener, service) = &self.listeners[at];
-            let service = *service;
-            let stream = match listener {
-                Listener::Tcp(listener) => listener.accept().map(|(it, _)| Stream::Tcp(it)),
-                Listener::Unix(listener) => listener.accept().map(|(it, _)| Stream::Unix(it)),
-            };
-            match stream {
-                Ok(stream) => self.accepted(Socket::new(stream), service),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return warn!(?service, %error, "a connection cannot be accepted"),
-            }
-        }
-    }
-
-    fn accepted(&mut self, socket: Socket, service: Service) {
-        if let Some(tcp) = socket.tcp()
-            && let Err(error) = tcp.set_nodelay(true)
-        {
-            return debug!(%error, "a connection was gone before it began");
-        }
-        let added = match service {
-            Service::Peers => {
-                let role = Role::Incoming(Incoming::Greeting(Vec::new()));
-                self.add_line(socket, role).map(|_| ())
-            }
-            Service::Nbd => self.add_nbd(socket),
-            Service::Iscsi => self.add_iscsi(socket),
-        };
-        if let Err(error) = added {
-            warn!(?service, %error, "a connection cannot be watched");
-        }
-    }
-
     pub(super) fn add_line(&mut self, mut socket: Socket, role: Role) -> io::Result<usize> {
+        let number = self.numbers.next();
         let entry = self.lines.vacant_entry();
         let at = entry.key();
         if at >= POOLS_FROM {
@@ -129,8 +65,9 @@ impl Shard {
         entry.insert(Line {
             socket,
             role,
-            since: self.now,
+            number,
             readable: false,
+            ending: false,
             paused: false,
             unsent: false,
             closing: None,
@@ -144,6 +81,9 @@ impl Shard {
             self.mark_unsent(at);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
+            if let Some(line) = self.lines.get_mut(at) {
+                line.ending |= event.is_read_closed();
+            }
             self.mark_readable(at);
         }
     }
@@ -197,9 +137,10 @@ impl Shard {
             other => other.landing(),
         };
         let more = match line.socket.read(landing, &mut scratch) {
-            Ok(Got::Bytes { landed, scratch: len }) => {
+            Ok(Got::Bytes { landed, scratch: len, more }) => {
+                let more = more || line.ending;
                 self.received(at, &mut role, landed, &scratch[..len]);
-                len == scratch.len() || landed > 0
+                more
             }
             Ok(Got::Nothing) => false,
             Ok(Got::End) => {
@@ -208,11 +149,16 @@ impl Shard {
             }
             Err(error) => {
                 line.closing = Some(error.to_string());
+                if error.kind() == io::ErrorKind::InvalidData {
+                    self.complain(at, Whom::of(&role), &error.to_string());
+                }
                 false
             }
         };
         self.scratch = scratch;
         self.put_back(at, role);
+        // A handshake answers without its owner.
+        self.mark_unsent(at);
         more
     }
 
@@ -283,7 +229,7 @@ impl Shard {
         if let Role::Outgoing(Outgoing { stage: Stage::Connecting, .. }) = line.role {
             return;
         }
-        if let Err(error) = line.socket.flush() {
+        if let Err(error) = line.socket.flush(&mut self.scratch) {
             return self.close_line(at, &error.to_string());
         }
         self.go_on_reading(at);
@@ -314,6 +260,10 @@ impl Shard {
             line.closing.get_or_insert_with(|| reason.into());
             return;
         }
+        // Its last words may be why it is closed.
+        if let Err(error) = line.socket.flush(&mut self.scratch) {
+            debug!(%error, line = at, "nothing more can be said");
+        }
         let line = self.lines.remove(at);
         debug!(reason, line = at, "connection closed");
         match line.role {
@@ -322,16 +272,6 @@ impl Shard {
             Role::Nbd(nbd) => self.nbd_lost(&nbd),
             Role::Iscsi(conn) => self.iscsi_lost(conn),
             Role::Busy => {}
-        }
-    }
-
-    pub(super) fn tick_lines(&mut self) {
-        let (now, lines) = (self.now, &self.lines);
-        let late = |line: &Line| is_late(line) && now >= line.since + GREETING;
-        let late: Vec<usize> =
-            lines.iter().filter(|(_, line)| late(line)).map(|(at, _)| at).collect();
-        for at in late {
-            self.close_line(at, "the greeting took too long");
         }
     }
 }

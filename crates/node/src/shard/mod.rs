@@ -10,6 +10,8 @@
 //! and elsewhere (`peers.rs`), pools answer, and the reply goes back the same way.
 mod asks;
 mod boot;
+mod complaints;
+mod doors;
 mod iscsi;
 mod journal;
 mod lines;
@@ -27,20 +29,23 @@ use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use certs::session::Sessions;
 use mio::{Events, Poll, Token, Waker};
 use replication::words::{Boot, Moment, NodeId, Span};
 use slab::Slab;
 
 use crate::clock;
 use crate::records::NodeBook;
+use complaints::Complaints;
+use doors::{Door, Unproved};
 use iscsi::Iscsi;
 use lines::Line;
 use pools::PoolRun;
 use volumes::Volumes;
 
 pub use boot::kernel_boot;
+pub use doors::{Listener, Service};
 pub use iscsi::IQN;
-pub use lines::{Listener, Service};
 pub use orders::{Order, Refusal, ReplicaSpec, Reply, Report};
 pub use pools::PoolPlace;
 pub use sender::Sender;
@@ -59,11 +64,13 @@ const ORDERS: Token = Token(usize::MAX);
 const POOLS_FROM: usize = 1 << 20;
 const LISTENERS_FROM: usize = 2 << 20;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     pub node: NodeId,
     /// This run of the process.
     pub boot: Boot,
+    /// What peers have to be met with; without it they are plain, and on this machine only.
+    pub tls: Option<Sessions>,
 }
 
 /// Numbers that are never given twice in one run.
@@ -87,8 +94,10 @@ pub struct Shard {
     report: Box<dyn Fn(Report) + Send>,
     pools: Vec<PoolRun>,
     volumes: Volumes,
-    listeners: Vec<(Listener, Service)>,
+    doors: Vec<Door>,
     lines: Slab<Line>,
+    unproved: Unproved,
+    complaints: Complaints,
     iscsi: Iscsi,
     /// Lines that may have more to read than was taken.
     readable: Vec<usize>,
@@ -119,8 +128,10 @@ impl Shard {
             report,
             pools: Vec::new(),
             volumes: Volumes::default(),
-            listeners: Vec::new(),
+            doors: Vec::new(),
             lines: Slab::new(),
+            unproved: Unproved::default(),
+            complaints: Complaints::default(),
             iscsi: Iscsi::default(),
             readable: Vec::new(),
             unsent: Vec::new(),
@@ -143,7 +154,8 @@ impl Shard {
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.has_ended() {
-            let sleep = if self.readable.is_empty() { self.until_tick() } else { Duration::ZERO };
+            let busy = !self.readable.is_empty() || self.somebody_waits();
+            let sleep = if busy { Duration::ZERO } else { self.until_tick() };
             match self.poll.poll(&mut events, Some(sleep)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 done => done?,
@@ -152,12 +164,13 @@ impl Shard {
             for event in &events {
                 match event.token() {
                     ORDERS => self.take_orders(),
-                    Token(at) if at >= LISTENERS_FROM => self.accept(at - LISTENERS_FROM),
+                    Token(at) if at >= LISTENERS_FROM => self.knocked(at - LISTENERS_FROM),
                     // Pools are polled in every turn.
                     Token(at) if at >= POOLS_FROM => {}
                     Token(at) => self.line_event(at, event),
                 }
             }
+            self.open_doors();
             self.read_lines();
             self.tick();
             self.turn();
@@ -178,7 +191,7 @@ impl Shard {
         self.ticked = self.now;
         self.tick_machines();
         self.tick_pools();
-        self.tick_lines();
+        self.tick_doors();
         self.tick_iscsi();
         self.tell_sizes();
         self.expire_logins();

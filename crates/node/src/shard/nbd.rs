@@ -27,8 +27,15 @@ pub struct NbdLine {
     out: Vec<Output>,
 }
 
+impl NbdLine {
+    /// Whether it has a volume, or is about to.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
 impl Shard {
-    pub(super) fn add_nbd(&mut self, socket: Socket) -> io::Result<()> {
+    pub(super) fn add_nbd(&mut self, socket: Socket) -> io::Result<usize> {
         let mut out = Vec::new();
         let machine = Connection::new(&mut out);
         let nbd = NbdLine { machine, open: None, splitter: Splitter::default(), out };
@@ -36,7 +43,7 @@ impl Shard {
         let mut nbd = Box::new(nbd);
         self.carry_nbd(at, &mut nbd);
         self.put_back(at, Role::Nbd(nbd));
-        Ok(())
+        Ok(at)
     }
 
     pub(super) fn nbd_received(

@@ -277,7 +277,7 @@ impl Shard {
         }
         info!("closing targets");
         self.ending = Some(Ending::Targets { until: self.now + CLOSE_PATIENCE });
-        self.listeners.clear();
+        self.doors.clear();
         let numbers: Vec<VolumeNo> = self.volumes.numbers().collect();
         for number in numbers {
             let id = RequestId(self.numbers.next());

@@ -2,6 +2,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use certs::Name;
 use frontend::piece::Piece;
 use mio::net::TcpStream;
 use replication::message::{Encoded, decode_parts_to_replica, decode_parts_to_target};
@@ -11,7 +12,8 @@ use replication::words::{NodeId, ReplicaId};
 use tracing::{debug, warn};
 
 use super::Shard;
-use super::lines::{Line, Role};
+use super::doors::Whom;
+use super::lines::Role;
 use super::replicas::End;
 use super::targets::Link;
 use super::volumes::VolumeNo;
@@ -22,6 +24,7 @@ use crate::net::socket::{Socket, Stream};
 /// A connection that a target of this node made.
 #[derive(Debug)]
 pub struct Outgoing {
+    pub node: NodeId,
     pub volume: VolumeNo,
     pub replica: ReplicaId,
     pub link: LinkId,
@@ -53,9 +56,8 @@ impl Shard {
         let Some(address) = self.nodes.get(&node).copied() else {
             return debug!(%node, "the catalog does not tell yet where the node is");
         };
-        match self
-            .dial(address, Outgoing { volume: number, replica, link, stage: Stage::Connecting })
-        {
+        let outgoing = Outgoing { node, volume: number, replica, link, stage: Stage::Connecting };
+        match self.dial(address, outgoing) {
             Ok(line) => {
                 if let Some(target) = self.volumes.target(number) {
                     target.calling.insert(replica, line);
@@ -66,9 +68,24 @@ impl Shard {
     }
 
     fn dial(&mut self, address: SocketAddr, outgoing: Outgoing) -> io::Result<usize> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        self.add_line(Socket::new(Stream::Tcp(stream)), Role::Outgoing(outgoing))
+        let node = outgoing.node;
+        let socket = match &self.config.tls {
+            None if !address.ip().is_loopback() => {
+                let reason = "it is another machine, and this node was started without --tls";
+                if self.complaints.due(&format!("{node} {reason}"), self.now).is_some() {
+                    warn!(%node, %address, reason, "a peer is not called");
+                }
+                return Err(io::Error::other(reason));
+            }
+            None => Socket::new(dial(address)?),
+            Some(sessions) => {
+                let session = sessions.call(&Name::node(node.0)).map_err(io::Error::other)?;
+                Socket::secured(dial(address)?, session).map_err(io::Error::other)?
+            }
+        };
+        let at = self.add_line(socket, Role::Outgoing(outgoing))?;
+        self.await_proof(at);
+        Ok(at)
     }
 
     /// The socket can be written for the first time: it is connected, or it never will be.
@@ -103,7 +120,10 @@ impl Shard {
                     outgoing.stage = Stage::Up(Frames::default());
                     self.link_is_up(at, outgoing);
                 }
-                Err(stranger) => return self.close_line(at, &stranger.to_string()),
+                Err(stranger) => {
+                    self.complain(at, Whom::Called(outgoing.node), &stranger.to_string());
+                    return self.close_line(at, &stranger.to_string());
+                }
             }
         }
         let Stage::Up(frames) = &mut outgoing.stage else {
@@ -148,15 +168,14 @@ impl Shard {
         if let Incoming::Greeting(have) = incoming {
             let (now, later) = bytes.split_at(bytes.len().min(CALL_LEN - have.len()));
             have.extend_from_slice(now);
-            let Some(call) = have.first_chunk::<CALL_LEN>() else { return };
-            match self.greeted(at, call) {
-                Ok(up) => *incoming = up,
-                Err(reason) => {
-                    warn!(%reason, "a peer is refused");
-                    self.send_piece(at, Piece::Bytes(answer(Some(&reason))));
-                    self.flush_line(at);
-                    return self.close_line(at, &reason);
-                }
+            let greeted = match have.first_chunk::<CALL_LEN>() {
+                Some(call) => self.greeted(at, call).map(Some),
+                None => Call::check_begin(have).map(|()| None).map_err(|it| it.to_string()),
+            };
+            match greeted {
+                Ok(None) => return,
+                Ok(Some(up)) => *incoming = up,
+                Err(reason) => return self.refuse_call(at, &reason),
             }
             rest = later;
         }
@@ -174,8 +193,15 @@ impl Shard {
         }
     }
 
+    fn refuse_call(&mut self, at: usize, reason: &str) {
+        self.complain(at, Whom::Caller, reason);
+        self.send_piece(at, Piece::Bytes(answer(Some(reason))));
+        self.close_line(at, reason);
+    }
+
     fn greeted(&mut self, at: usize, call: &[u8; CALL_LEN]) -> Result<Incoming, String> {
         let call = Call::from_bytes(call).map_err(|stranger: Stranger| stranger.to_string())?;
+        self.check_name(at, call.from)?;
         let link = LinkId(self.numbers.next());
         let number = self.volumes.known(call.volume);
         let replica = number.and_then(|number| self.volumes.replica(number));
@@ -185,6 +211,18 @@ impl Shard {
         replica.links.insert(link, End::Line(at));
         self.send_piece(at, Piece::Bytes(answer(None)));
         Ok(Incoming::Up { volume, link, frames: Frames::default() })
+    }
+
+    /// A name is proved: whoever calls as a node has its certificate.
+    fn check_name(&self, at: usize, from: NodeId) -> Result<(), String> {
+        match self.lines.get(at).and_then(|line| line.socket.peer()) {
+            None => Ok(()),
+            Some(Ok(name)) if name.node_id() == Some(from.0) => Ok(()),
+            Some(Ok(name)) => {
+                Err(format!("it calls as node {}, and its certificate is that of {name}", from.0))
+            }
+            Some(Err(error)) => Err(error.to_string()),
+        }
     }
 
     pub(super) fn incoming_frames(&mut self, at: usize, incoming: &Incoming, frames: Vec<Frame>) {
@@ -224,11 +262,8 @@ impl Shard {
     }
 }
 
-/// Peers wait for bytes as long as they are connected; only greetings have an end.
-pub fn is_late(line: &Line) -> bool {
-    matches!(
-        &line.role,
-        Role::Incoming(Incoming::Greeting(_))
-            | Role::Outgoing(Outgoing { stage: Stage::Connecting | Stage::Greeting(_), .. })
-    )
+fn dial(address: SocketAddr) -> io::Result<Stream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    Ok(Stream::Tcp(stream))
 }

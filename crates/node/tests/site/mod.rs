@@ -69,7 +69,7 @@ impl Site {
             make_pool(&path, pool_size);
         }
         self.boots += 1;
-        let config = Config { node, boot: Boot(self.boots * 1_000_000) };
+        let config = Config { node, boot: Boot(self.boots * 1_000_000), tls: None };
         let poll = Poll::new().unwrap();
         let (sender, orders) = Sender::new(Shard::waker(&poll).unwrap());
         let peers = listener(self.nodes.get(&node).map(|node| node.peers));
