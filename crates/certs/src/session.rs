@@ -40,8 +40,10 @@ pub enum SessionError {
     OtherProtocol,
     #[error("it sends a message that is larger than any of ours")]
     TooLarge,
-    #[error("nothing can be sent before the handshake is over")]
+    #[error("nothing can be sent before the handshake is over, or after it failed")]
     TooEarly,
+    #[error("it has failed before")]
+    Failed,
 }
 
 /// Alerts in words that lead to the cause.
@@ -107,6 +109,8 @@ enum End {
 pub struct Session {
     end: End,
     rest: Vec<u8>,
+    /// Nothing is sent or received any more.
+    failed: bool,
 }
 
 impl fmt::Debug for Session {
@@ -135,7 +139,7 @@ pub enum Received {
 
 impl Session {
     fn new(end: End) -> Session {
-        Session { end, rest: Vec::new() }
+        Session { end, rest: Vec::new(), failed: false }
     }
 
     fn common(&self) -> &CommonState {
@@ -147,7 +151,7 @@ impl Session {
 
     /// Whether content may be sent.
     pub fn is_ready(&self) -> bool {
-        !self.common().is_handshaking()
+        !self.failed && !self.common().is_handshaking()
     }
 
     /// Who the other side is.
@@ -168,6 +172,9 @@ impl Session {
         mut content: impl FnMut(&[u8]),
         answer: &mut Vec<u8>,
     ) -> Result<Received, SessionError> {
+        if self.failed {
+            return Err(SessionError::Failed);
+        }
         let mut used = 0;
         let end = loop {
             let step = match &mut self.end {
@@ -188,26 +195,33 @@ impl Session {
                 Ok(Ok(Step::On { more })) => used += more,
                 Ok(Ok(Step::Rests)) => break Received::Open,
                 Ok(Ok(Step::Ends)) => break Received::End,
-                Ok(Err(error)) => return Err(error),
+                Ok(Err(error)) => return Err(self.failed(error)),
                 Err(error) => {
-                    self.alert(&mut wire[used..], answer);
-                    return Err(error.into());
+                    self.alert(answer);
+                    return Err(self.failed(error.into()));
                 }
             }
         };
-        self.keep(&wire[used..])?;
-        self.check_protocol()?;
-        Ok(end)
+        match self.keep(&wire[used..]).and_then(|()| self.check_protocol()) {
+            Ok(()) => Ok(end),
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
-    /// What the other side is told of an error.
-    fn alert(&mut self, wire: &mut [u8], answer: &mut Vec<u8>) {
-        loop {
-            let alert = match &mut self.end {
-                End::Calling(end) => pending(end.process_tls_records(wire), answer),
-                End::Called(end) => pending(end.process_tls_records(wire), answer),
+    fn failed(&mut self, error: SessionError) -> SessionError {
+        self.failed = true;
+        error
+    }
+
+    /// What the other side is told of an error. The library is not given the bytes again that it failed
+    /// at: it only has something to send.
+    fn alert(&mut self, answer: &mut Vec<u8>) {
+        while self.common().wants_write() {
+            let told = match &mut self.end {
+                End::Calling(end) => pending(end.process_tls_records(&mut []), answer),
+                End::Called(end) => pending(end.process_tls_records(&mut []), answer),
             };
-            if !alert {
+            if !told {
                 return;
             }
         }
@@ -233,6 +247,9 @@ impl Session {
     /// Encrypts content, at most [`CONTENT_MAX`] bytes, into `wire`, which has room for [`SEALED_MORE`]
     /// beside it. How many bytes of `wire` it takes.
     pub fn seal(&mut self, content: &[u8], wire: &mut [u8]) -> Result<usize, SessionError> {
+        if !self.is_ready() {
+            return Err(SessionError::TooEarly);
+        }
         match &mut self.end {
             End::Calling(end) => sealed(end.process_tls_records(&mut self.rest), content, wire),
             End::Called(end) => sealed(end.process_tls_records(&mut self.rest), content, wire),

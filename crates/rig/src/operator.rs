@@ -2,6 +2,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use certs::Identity;
 use control::direct::{DirectError, NewClone, NewVolume, Site};
 use proto::v1::{self, Standing};
 use tokio::runtime::{Builder, Runtime};
@@ -19,12 +20,13 @@ pub const HOLD_DEADLINE: Duration = Duration::from_secs(60);
 pub struct Operator {
     runtime: Runtime,
     catalog: String,
+    identity: Option<Identity>,
 }
 
 impl Operator {
-    pub fn new(catalog: &str) -> Result<Operator> {
+    pub fn new(catalog: &str, identity: Option<Identity>) -> Result<Operator> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Operator { runtime, catalog: catalog.into() })
+        Ok(Operator { runtime, catalog: catalog.into(), identity })
     }
 
     /// Asks something of the site, within the time of a call.
@@ -39,7 +41,7 @@ impl Operator {
     ) -> Result<T> {
         self.runtime.block_on(async {
             // A connection of its own for every question: none is left over from a dead process.
-            let site = Site::new(&self.catalog, None)?;
+            let site = Site::new(&self.catalog, self.identity.clone())?;
             let answer = tokio::time::timeout(patience, what(&site)).await;
             Ok(answer.with_context(|| format!("no answer within {patience:?}"))??)
         })

@@ -169,6 +169,43 @@ impl Process {
         lines[lines.len().saturating_sub(TAIL)..].join("\n")
     }
 
+    /// Until its log has a line with all of these words, since so many bytes of it; the line.
+    pub fn wait_log(&self, since: usize, words: &[&str], patience: Duration) -> Result<String> {
+        let begun = Instant::now();
+        loop {
+            let text = fs::read(self.log())?;
+            let text = String::from_utf8_lossy(&text[since.min(text.len())..]).into_owned();
+            let found = text.lines().find(|line| words.iter().all(|word| line.contains(word)));
+            if let Some(line) = found {
+                return Ok(line.into());
+            }
+            if begun.elapsed() > patience {
+                bail!("{} logged nothing with {words:?} within {patience:?}", self.recipe.name);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Bytes that its log has.
+    pub fn logged(&self) -> usize {
+        fs::metadata(self.log()).ok().and_then(|it| usize::try_from(it.len()).ok()).unwrap_or(0)
+    }
+
+    /// Open descriptors.
+    pub fn descriptors(&self) -> Result<usize> {
+        let pid = self.pid().with_context(|| format!("{} is down", self.name()))?;
+        Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+    }
+
+    /// Bytes of memory that it has.
+    pub fn memory(&self) -> Result<u64> {
+        let pid = self.pid().with_context(|| format!("{} is down", self.name()))?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(kib.context("a process has memory")? * 1024)
+    }
+
     /// Puts a line of the test between those of the process.
     pub fn note(&self, line: &str) {
         if let Ok(mut log) = OpenOptions::new().append(true).open(self.log()) {

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
+use certs::Identity;
 
 use crate::links::Network;
 use crate::load::Finder;
@@ -20,8 +21,27 @@ const CATALOG: u16 = 7460;
 const PEERS: u16 = 7461;
 const ADMIN: u16 = 7462;
 const NBD: u16 = 10809;
+const ISCSI: u16 = 3260;
+
+/// Whose certificate the operator has.
+const OPERATOR: &str = "operator";
 
 pub const MIB: u64 = 1 << 20;
+
+/// What catalog, nodes and operator speak with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wires {
+    Plain,
+    Tls,
+}
+
+impl Wires {
+    /// TLS if `RIG_TLS` says so.
+    pub fn from_env() -> Wires {
+        let told = std::env::var_os("RIG_TLS").is_some_and(|told| !told.is_empty() && told != "0");
+        if told { Wires::Tls } else { Wires::Plain }
+    }
+}
 
 #[derive(Debug)]
 pub struct Rig {
@@ -30,12 +50,22 @@ pub struct Rig {
     catalog: Process,
     folder: PathBuf,
     network: Network,
+    wires: Wires,
     _watchdog: Watchdog,
 }
 
 impl Rig {
     /// One node for each size of a pool; their numbers begin at 1.
-    pub fn start(folder: &Path, pools: &[u64], mut network: Network) -> Result<Rig> {
+    pub fn start(folder: &Path, pools: &[u64], network: Network) -> Result<Rig> {
+        Rig::start_on(Wires::from_env(), folder, pools, network)
+    }
+
+    pub fn start_on(
+        wires: Wires,
+        folder: &Path,
+        pools: &[u64],
+        mut network: Network,
+    ) -> Result<Rig> {
         if folder.exists() {
             fs::remove_dir_all(folder)?;
         }
@@ -43,7 +73,10 @@ impl Rig {
         let watchdog = Watchdog::over(folder)?;
         network.up(pools.len())?;
         let at = SocketAddr::new(network.catalog(), CATALOG).to_string();
-        let words: [OsString; 9] = [
+        if wires == Wires::Tls {
+            certify(folder, pools.len())?;
+        }
+        let mut words: Vec<OsString> = vec![
             pollux().into(),
             "serve".into(),
             "catalog".into(),
@@ -54,14 +87,12 @@ impl Rig {
             "--ready-file".into(),
             folder.join("catalog.addr").into(),
         ];
-        let recipe = Recipe {
-            name: "catalog".into(),
-            words: words.into(),
-            ready: folder.join("catalog.addr"),
-        };
+        words.extend(tls_option(wires, folder, "catalog"));
+        let recipe = Recipe { name: "catalog".into(), words, ready: folder.join("catalog.addr") };
         let catalog = Process::start(folder, recipe)?;
         let folder = folder.into();
-        let mut rig = Rig { nodes: Vec::new(), catalog, folder, network, _watchdog: watchdog };
+        let mut rig =
+            Rig { nodes: Vec::new(), catalog, folder, network, wires, _watchdog: watchdog };
         for (id, size) in (1..).zip(pools) {
             rig.add_node(id, *size)?;
         }
@@ -76,22 +107,24 @@ impl Rig {
         create.args(["disk", "create"]).arg(&pool).args(["--size", &pool_size.to_string()]);
         let made = create.output().context("pollux disk create")?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let address = |port| SocketAddr::new(self.network.node(id), port).to_string();
+        let address = |port| self.address(id, port).to_string();
         let mut main = OsString::from("main=");
         main.push(&pool);
         let mut words = self.network.prefix(id);
         words.extend([pollux().into(), "serve".into(), "node".into()]);
-        let options: [(&str, OsString); 8] = [
+        let options: [(&str, OsString); 9] = [
             ("--id", id.to_string().into()),
             ("--state", self.folder.join(format!("state-{id}")).into()),
             ("--pool", main),
             ("--nbd", address(NBD).into()),
+            ("--iscsi", address(ISCSI).into()),
             ("--peers", address(PEERS).into()),
             ("--admin", address(ADMIN).into()),
             ("--catalog", self.catalog_address().into()),
             ("--ready-file", ready.clone().into()),
         ];
         words.extend(options.into_iter().flat_map(|(option, value)| [option.into(), value]));
+        words.extend(tls_option(self.wires, &self.folder, &node_name(id)));
         let recipe = Recipe { name: node_name(id), words, ready };
         self.nodes.push(Process::start(&self.folder, recipe)?);
         Ok(())
@@ -99,6 +132,31 @@ impl Rig {
 
     pub fn catalog_address(&self) -> String {
         SocketAddr::new(self.network.catalog(), CATALOG).to_string()
+    }
+
+    fn address(&self, id: u64, port: u16) -> SocketAddr {
+        SocketAddr::new(self.network.node(id), port)
+    }
+
+    pub fn peers(&self, id: u64) -> SocketAddr {
+        self.address(id, PEERS)
+    }
+
+    pub fn admin(&self, id: u64) -> SocketAddr {
+        self.address(id, ADMIN)
+    }
+
+    pub fn nbd(&self, id: u64) -> SocketAddr {
+        self.address(id, NBD)
+    }
+
+    pub fn iscsi(&self, id: u64) -> SocketAddr {
+        self.address(id, ISCSI)
+    }
+
+    /// The folder of authority and certificates, if the rig has any.
+    pub fn certificates(&self) -> PathBuf {
+        certificates(&self.folder)
     }
 
     pub fn pool(&self, id: u64) -> PathBuf {
@@ -148,14 +206,17 @@ impl Rig {
     }
 
     pub fn operator(&self) -> Result<Operator> {
-        Operator::new(&self.catalog_address())
+        let identity = match self.wires {
+            Wires::Plain => None,
+            Wires::Tls => Some(Identity::load(&self.certificates().join(OPERATOR))?),
+        };
+        Operator::new(&self.catalog_address(), identity)
     }
 
     /// Where NBD clients find a volume: on the node that the catalog says has its grant.
     pub fn finder(&self, volume: &str) -> Result<Finder> {
         let operator = Mutex::new(self.operator()?);
-        let nodes: Vec<SocketAddr> =
-            self.ids().map(|id| SocketAddr::new(self.network.node(id), NBD)).collect();
+        let nodes: Vec<SocketAddr> = self.ids().map(|id| self.nbd(id)).collect();
         let volume = volume.to_owned();
         Ok(Arc::new(move || {
             let operator = operator.lock().expect("nobody panics with it");
@@ -163,6 +224,33 @@ impl Rig {
             nodes.get(usize::try_from(holder).ok()?.checked_sub(1)?).copied()
         }))
     }
+}
+
+fn certificates(folder: &Path) -> PathBuf {
+    folder.join("certs")
+}
+
+fn tls_option(wires: Wires, folder: &Path, name: &str) -> Vec<OsString> {
+    match wires {
+        Wires::Plain => Vec::new(),
+        Wires::Tls => vec!["--tls".into(), certificates(folder).join(name).into()],
+    }
+}
+
+/// As an operator does it.
+fn certify(folder: &Path, nodes: usize) -> Result<()> {
+    let dir = certificates(folder);
+    let run = |words: &[&str]| -> Result<()> {
+        let mut command = Command::new(pollux());
+        let made = command.arg("certs").args(words).arg("--dir").arg(&dir).output()?;
+        let said = String::from_utf8_lossy(&made.stderr);
+        ensure!(made.status.success(), "pollux certs {words:?}: {said}");
+        Ok(())
+    };
+    run(&["init"])?;
+    run(&["issue", "catalog"])?;
+    run(&["issue", OPERATOR])?;
+    (1..=nodes as u64).try_for_each(|id| run(&["issue", &node_name(id)]))
 }
 
 pub fn node_name(id: u64) -> String {

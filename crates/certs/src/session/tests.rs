@@ -148,3 +148,29 @@ fn a_message_without_end_is_not_collected() {
     }
     assert!(got.is_err());
 }
+
+/// Protects from a process that ends over what a stranger sends, or that trusts a session after it failed.
+#[test]
+fn garbage_fails_a_session_for_good() {
+    let (one, two) = sessions();
+    for garbage in
+        [&b"PLXA no TLS at all"[..], &[22, 3, 3, 0, 4, 9, 9, 9, 9], &[21, 3, 3, 0, 2, 2, 40]]
+    {
+        for mut session in [one.call(&Name::node(2)).unwrap(), two.accept().unwrap()] {
+            session.receive(&mut [], |_| {}, &mut Vec::new()).unwrap();
+            let mut answer = Vec::new();
+            session.receive(&mut garbage.to_vec(), |_| {}, &mut answer).unwrap_err();
+            assert!(answer.is_empty() || answer[0] == 21, "an alert");
+            let again = session.receive(&mut garbage.to_vec(), |_| {}, &mut answer);
+            assert!(matches!(again, Err(SessionError::Failed)));
+            assert!(!session.is_ready() && session.seal(b"content", &mut [0; 200]).is_err());
+        }
+    }
+    // In the middle of a session.
+    let mut pair = Pair::new(&one, &two, usize::MAX);
+    pair.carry().unwrap();
+    pair.send(0, &[1; 100]);
+    pair.wires[1][20] ^= 1;
+    pair.carry().unwrap_err();
+    assert!(pair.got[1].is_empty() && !pair.ends[1].is_ready());
+}
