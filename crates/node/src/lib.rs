@@ -9,6 +9,7 @@
 pub mod admin;
 pub mod catalog;
 mod clock;
+mod complaints;
 pub mod metrics;
 pub mod net;
 pub mod process;

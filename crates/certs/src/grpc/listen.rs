@@ -44,8 +44,12 @@ pub enum ListenError {
 pub enum Refused {
     #[error("the TLS handshake failed: {0}")]
     Handshake(io::Error),
-    #[error("the TLS handshake took more than {} s", HANDSHAKE_MAX.as_secs())]
+    #[error("its first words took more than {} s", HANDSHAKE_MAX.as_secs())]
     TooSlow,
+    #[error("it went away without a word")]
+    Gone,
+    #[error("it does not speak gRPC: its first words are others")]
+    OtherProtocol,
     #[error("it is nobody of this site: {0}")]
     Unknown(#[from] PeerError),
     #[error("the connection could not be accepted: {0}")]
@@ -124,6 +128,8 @@ impl Door {
     ) -> Result<(Box<dyn Io>, Caller), Refused> {
         stream.set_nodelay(true).map_err(Refused::Accept)?;
         let Some(tls) = &self.tls else {
+            let greeted = tokio::time::timeout(HANDSHAKE_MAX, first_words(&stream)).await;
+            greeted.map_err(|_| Refused::TooSlow)??;
             return Ok((Box::new(stream), Caller { address, name: None }));
         };
         let handshake = TlsAcceptor::from(tls.clone()).accept(stream);
@@ -131,5 +137,28 @@ impl Door {
         let stream = stream.map_err(|_| Refused::TooSlow)?.map_err(Refused::Handshake)?;
         let name = tls::peer_name(stream.get_ref().1)?;
         Ok((Box::new(stream), Caller { address, name: Some(name) }))
+    }
+}
+
+/// What every connection of HTTP/2 begins with.
+const FIRST_WORDS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Before it is looked again whether the rest has come: clients send it in one.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Waits for them without taking them: the server of gRPC, which does, waits for ever.
+async fn first_words(stream: &TcpStream) -> Result<(), Refused> {
+    let mut bytes = [0; FIRST_WORDS.len()];
+    loop {
+        let have = stream.peek(&mut bytes).await.map_err(Refused::Accept)?;
+        if have == 0 {
+            return Err(Refused::Gone);
+        }
+        if bytes[..have] != FIRST_WORDS[..have] {
+            return Err(Refused::OtherProtocol);
+        }
+        if have == FIRST_WORDS.len() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }

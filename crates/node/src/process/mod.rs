@@ -8,12 +8,12 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use certs::session::Sessions;
 use certs::tls::Protocol;
-use certs::{Identity, ListenError, LoadError, Name};
+use certs::{Identity, ListenError, LoadError, Name, Refused};
 use mio::Poll;
 use proto::catalog_client::Client;
 use proto::v1::node_admin_server::NodeAdminServer;
@@ -26,6 +26,8 @@ use tracing::{error, info, warn};
 
 use crate::admin::Admin;
 use crate::catalog::{Books, follow};
+use crate::clock;
+use crate::complaints::Complaints;
 use crate::shard::{Order, Report, Sender, Shard};
 
 pub use data::{DataError, PoolOption};
@@ -33,6 +35,9 @@ pub use memory::{Memory, MemoryError};
 
 /// How long a node that starts waits for the catalog before it goes on with what it remembers.
 const CATALOG_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Administrators that vanished leave their places within twice as long.
+const ALIVE_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -108,10 +113,7 @@ pub async fn serve(
     let (report, reports) = mpsc::unbounded_channel();
     let tls = identity.as_ref().map(|identity| Sessions::new(identity, Protocol::Peer));
     let mut data = data::start(&options, tls, poll, orders, report)?;
-    let (admin, incoming) = certs::listen(options.admin, identity.as_ref(), |from, why| {
-        warn!(?from, %why, "an administrator is refused");
-    })
-    .await?;
+    let (admin, incoming) = certs::listen(options.admin, identity.as_ref(), complaining()).await?;
     let metrics = match options.metrics {
         Some(at) => Some(crate::metrics::serve(at, shard.clone()).await?),
         None => None,
@@ -133,7 +135,10 @@ pub async fn serve(
     tokio::spawn(resume(Arc::clone(&books), shard.clone(), options.id));
 
     let service = NodeAdminServer::new(Admin::new(options.id, shard.clone(), books));
-    let server = Server::builder().serve_with_incoming(service, incoming);
+    let server = Server::builder()
+        .http2_keepalive_interval(Some(ALIVE_WITHIN))
+        .http2_keepalive_timeout(Some(ALIVE_WITHIN))
+        .serve_with_incoming(service, incoming);
     ready(addresses)?;
     info!(node = options.name, peers = %addresses.peers, admin = %addresses.admin, "serving");
     tokio::select! {
@@ -151,6 +156,18 @@ pub async fn serve(
     match data.ended.await {
         Ok(ended) => Ok(ended?),
         Err(_) => Err(ServeError::DataEnded),
+    }
+}
+
+/// Tells the log of callers that are refused, and no flood of them.
+fn complaining() -> impl Fn(Option<SocketAddr>, &Refused) + Send + Sync + 'static {
+    let complaints = Mutex::new(Complaints::default());
+    move |from, why| {
+        let what = format!("{:?} {why}", from.map(|from| from.ip()));
+        let mut complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = complaints.due(&what, clock::now()) {
+            warn!(?from, %why, before, "an administrator is refused");
+        }
     }
 }
 

@@ -246,7 +246,8 @@ impl Shard {
                 warn!(%node, address, reason, before, "a peer cannot be spoken with");
             }
             Whom::Caller => warn!(address, reason, before, "a peer is refused"),
-            Whom::Client => warn!(address, reason, before, "a client is disconnected"),
+            Whom::Client => warn!(address, reason, before, "an NBD client is refused"),
+            Whom::Initiator => warn!(address, reason, before, "an iSCSI connection is closed"),
         }
     }
 }
@@ -256,7 +257,9 @@ impl Shard {
 pub enum Whom {
     Called(NodeId),
     Caller,
+    /// Of NBD.
     Client,
+    Initiator,
 }
 
 impl Whom {
@@ -264,7 +267,8 @@ impl Whom {
         match role {
             Role::Outgoing(outgoing) => Whom::Called(outgoing.node),
             Role::Incoming(_) => Whom::Caller,
-            Role::Nbd(_) | Role::Iscsi(_) | Role::Busy => Whom::Client,
+            Role::Iscsi(_) => Whom::Initiator,
+            Role::Nbd(_) | Role::Busy => Whom::Client,
         }
     }
 }

@@ -20,6 +20,7 @@ use tracing::{error, info, warn};
 
 use super::Shard;
 use super::asks::{Asker, Splitter, open_error};
+use super::doors::Whom;
 use super::lines::Role;
 use super::pools::Payloads;
 use super::status::Protocol;
@@ -155,8 +156,7 @@ impl Shard {
     fn close_iscsi(&mut self, conn: ConnNo, reason: Option<frontend::iscsi::CloseReason>) {
         let Some(at) = self.iscsi.lines.remove(&conn) else { return };
         if let Some(reason) = &reason {
-            let address = self.address_of(at);
-            warn!(address, %reason, "an iSCSI connection is closed");
+            self.complain(at, Whom::Initiator, &reason.to_string());
         }
         self.flush_line(at);
         self.close_line(at, "the session has ended");

@@ -10,7 +10,6 @@
 //! and elsewhere (`peers.rs`), pools answer, and the reply goes back the same way.
 mod asks;
 mod boot;
-mod complaints;
 mod doors;
 mod iscsi;
 mod journal;
@@ -35,8 +34,8 @@ use replication::words::{Boot, Moment, NodeId, Span};
 use slab::Slab;
 
 use crate::clock;
+use crate::complaints::Complaints;
 use crate::records::NodeBook;
-use complaints::Complaints;
 use doors::{Door, Unproved};
 use iscsi::Iscsi;
 use lines::Line;

@@ -8,10 +8,11 @@ use replication::client::Answer;
 use replication::client::{ConnectionId, IoError, Login, LoginError, RequestId};
 use replication::target::Event;
 use replication::words::{ClientId, ConnectionNumber, StageNumber};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::Shard;
 use super::asks::{Asker, Splitter, open_error};
+use super::doors::Whom;
 use super::lines::Role;
 use super::pools::Payloads;
 use super::status::Protocol;
@@ -79,7 +80,7 @@ impl Shard {
                     Output::Ask { id, ask } => self.nbd_asks(nbd, id, ask),
                     Output::Close { reason } => {
                         if let Some(reason) = &reason {
-                            warn!(%reason, "an NBD client is disconnected");
+                            self.complain(at, Whom::Client, &reason.to_string());
                         }
                         self.flush_line(at);
                         self.close_line(at, "the protocol has ended");
@@ -139,6 +140,8 @@ impl Shard {
             name => self.volumes.served(name),
         };
         let Some(volume) = found else {
+            let reason = format!("volume {name:?} is not served here");
+            self.complain(at, Whom::Client, &reason);
             return nbd.machine.opened(Err(OpenError::Unknown), &mut nbd.out);
         };
         if !for_use {
