@@ -235,7 +235,13 @@ impl Shard {
 
     /// Tells the log what is wrong with a connection, unless it was told just so a moment ago.
     pub(super) fn complain(&mut self, at: usize, whom: Whom, reason: &str) {
-        let address = self.address_of(at);
+        let mut address = self.address_of(at);
+        if let Whom::Called(node) = whom
+            && address.is_empty()
+        {
+            // It was never connected.
+            address = self.nodes.get(&node).map(ToString::to_string).unwrap_or_default();
+        }
         let host = address.rsplit_once(':').map_or(&address[..], |(host, _)| host);
         let Some(before) = self.complaints.due(&format!("{whom:?} {host} {reason}"), self.now)
         else {

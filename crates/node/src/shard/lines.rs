@@ -260,8 +260,11 @@ impl Shard {
             line.closing.get_or_insert_with(|| reason.into());
             return;
         }
-        // Its last words may be why it is closed.
-        if let Err(error) = line.socket.flush(&mut self.scratch) {
+        // Peers are told why. What waits for clients is for their owner to send or not: a client that is
+        // turned away tries elsewhere, and must not see its last requests fail.
+        if matches!(line.role, Role::Outgoing(_) | Role::Incoming(_))
+            && let Err(error) = line.socket.flush(&mut self.scratch)
+        {
             debug!(%error, line = at, "nothing more can be said");
         }
         let line = self.lines.remove(at);
