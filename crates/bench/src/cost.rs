@@ -2,6 +2,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 
 /// One round of a closed loop.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +55,7 @@ fn processor_time() -> Duration {
 }
 
 /// The middle of some numbers, and what they lie between.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spread {
     pub median: f64,
     pub min: f64,

@@ -17,6 +17,7 @@ mod memory;
 mod place;
 mod pool_side;
 mod raw_side;
+mod served;
 mod table;
 
 use std::path::PathBuf;
@@ -51,6 +52,14 @@ enum Area {
     },
     /// Target and replicas by themselves, with stores that answer at once: processor time
     Machines,
+    /// Served volumes beside other servers: speed, processor time and latencies
+    Target {
+        #[command(flatten)]
+        common: served::Settings,
+        /// Only lines whose name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+    },
     /// The process that `memory` starts and kills
     #[command(hide = true)]
     MemoryWriter(memory::Task),
@@ -77,6 +86,7 @@ fn main() -> Result<()> {
         Area::Engine { common, only } => engine_area::run(&common, &only),
         Area::Memory { common } => memory::run(&common),
         Area::Machines => machines::run(),
+        Area::Target { common, only } => served::run_target(&common, &only),
         Area::MemoryWriter(task) => memory::write(&task),
         Area::Opener(task) => engine_area::run_opener(&task),
     }

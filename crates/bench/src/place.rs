@@ -24,11 +24,9 @@ const FILE_SYSTEMS: [(i64, &str); 8] = [
     (0x2fc1_2fc1, "zfs"),
     (0xf2f5_2010, "f2fs"),
     (0x794c_7630, "overlay"),
-    (TMPFS, "tmpfs"),
-    (RAMFS, "ramfs"),
+    (0x0102_1994, "tmpfs"),
+    (0x8584_58f6, "ramfs"),
 ];
-const TMPFS: i64 = 0x0102_1994;
-const RAMFS: i64 = 0x8584_58f6;
 
 /// What a figure depends on beside the code.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +34,24 @@ pub struct Machine {
     pub cores: usize,
     pub kernel: String,
     pub fs: String,
+}
+
+impl Machine {
+    pub fn with(fs: String) -> Machine {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: release.trim().to_owned(),
+            fs,
+        }
+    }
+}
+
+/// What kind a folder lies on.
+pub fn file_system(folder: &Path) -> Result<String> {
+    let kind = rustix::fs::statfs(folder)?.f_type;
+    let known = FILE_SYSTEMS.iter().find(|(magic, _)| *magic == kind);
+    Ok(known.map_or_else(|| format!("{kind:#x}"), |(_, name)| (*name).to_owned()))
 }
 
 /// Why something cannot be measured here. Other measurements can go on.
@@ -57,11 +73,9 @@ impl Place {
             None => cache_folder()?.join("pollux/bench"),
         };
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        let kind = rustix::fs::statfs(&folder)?.f_type;
-        let known = FILE_SYSTEMS.iter().find(|(magic, _)| *magic == kind);
-        let fs = known.map_or_else(|| format!("{kind:#x}"), |(_, name)| (*name).to_owned());
+        let fs = file_system(&folder)?;
         ensure!(
-            kind != TMPFS && kind != RAMFS,
+            fs != "tmpfs" && fs != "ramfs",
             "{} is in memory ({fs}): choose a folder on a disk with --dir",
             folder.display()
         );
@@ -90,12 +104,7 @@ impl Place {
     }
 
     pub fn machine(&self) -> Machine {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Machine {
-            cores: std::thread::available_parallelism().map_or(0, usize::from),
-            kernel: release.trim().to_owned(),
-            fs: self.fs.clone(),
-        }
+        Machine::with(self.fs.clone())
     }
 
     pub fn folder(&self) -> &Path {

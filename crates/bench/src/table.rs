@@ -22,7 +22,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    fn of(self, round: &Round) -> f64 {
+    pub fn of(self, round: &Round) -> f64 {
         match self {
             Unit::Iops => round.per_second(),
             Unit::MegabytesPerSecond => round.megabytes_per_second(),
@@ -44,7 +44,7 @@ impl Unit {
         format!("{} of {} {}: {ratio}", self.shown(engine), self.shown(base), self.name())
     }
 
-    fn shown(self, value: f64) -> String {
+    pub fn shown(self, value: f64) -> String {
         match self {
             Unit::Iops | Unit::MegabytesPerSecond => format!("{value:.0}"),
             Unit::Seconds => format!("{value:.3}"),
@@ -58,7 +58,7 @@ impl Unit {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Unit::Iops => "IOPS",
             Unit::MegabytesPerSecond => "MB/s",

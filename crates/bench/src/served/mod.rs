@@ -1,0 +1,34 @@
+//! Volumes as their clients see them, beside servers of others: the same load, in turns.
+mod arena;
+mod comparison;
+mod content;
+mod delay;
+mod drive;
+mod iscsi;
+mod lines;
+mod nbd;
+mod outbox;
+mod peers;
+mod points;
+mod procs;
+mod server;
+mod session;
+mod site;
+mod target_area;
+
+use std::path::PathBuf;
+
+pub use target_area::run as run_target;
+
+#[derive(clap::Args)]
+pub struct Settings {
+    /// A short run: good for the order of magnitude, not for a claim
+    #[arg(long)]
+    quick: bool,
+    /// Where pools and files go; in memory unless told. They are removed at the end
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Write the figures to this file too
+    #[arg(long)]
+    json: Option<PathBuf>,
+}

@@ -1,0 +1,146 @@
+//! Served volumes beside other servers, part by part; each part has files of its own.
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::Settings;
+use super::arena::Arena;
+use super::comparison::{Comparison, Effort, Goals, fill, name};
+use super::content::Content;
+use super::lines::{self, Line};
+use super::peers;
+use super::points::POINTS;
+use super::procs::Stolen;
+use super::site::{Site, Wire};
+use crate::place::{self, Machine};
+use crate::table;
+
+const GIB: u64 = 1 << 30;
+const VOLUME: u64 = GIB;
+/// Copy on write goes through all of a pool, so this is what it takes in the end.
+const POOL: u64 = 3 * GIB;
+
+const QUICK: Effort =
+    Effort { rounds: 3, warm_up: Duration::from_millis(200), round: Duration::from_secs(1) };
+const FULL: Effort =
+    Effort { rounds: 7, warm_up: Duration::from_millis(500), round: Duration::from_secs(3) };
+
+const ISCSI: &str = "iscsi";
+const NBD: &str = "nbd";
+const QUORUM: &str = "quorum";
+
+#[derive(Serialize)]
+struct Report {
+    area: &'static str,
+    quick: bool,
+    unix_seconds: u64,
+    machine: Machine,
+    /// Percent of the machine's time that its host gave to others, over the whole run.
+    stolen: f64,
+    lines: Vec<Line>,
+}
+
+struct Run<'a> {
+    arena: &'a Arena,
+    content: &'a Content,
+    effort: Effort,
+    only: &'a str,
+}
+
+pub fn run(settings: &Settings, only: &str) -> Result<()> {
+    let arena = Arena::open(settings.dir.as_deref())?;
+    let stolen = Stolen::begin()?;
+    let machine = Machine::with(place::file_system(arena.folder())?);
+    println!("{} ({}), {} cores", arena.folder().display(), machine.fs, machine.cores);
+    let run = Run {
+        arena: &arena,
+        content: &Content::new(),
+        effort: if settings.quick { QUICK } else { FULL },
+        only,
+    };
+    let mut lines = run.one_replica()?;
+    lines.extend(run.three_replicas()?);
+    let report = Report {
+        area: "target",
+        quick: settings.quick,
+        unix_seconds: table::unix_seconds(),
+        machine,
+        stolen: stolen.percent()?,
+        lines,
+    };
+    println!("{}", lines::table(&report.lines));
+    println!("the host took {:.1} % of the machine's time", report.stolen);
+    table::save(settings.json.as_deref(), &report)
+}
+
+impl Run<'_> {
+    fn wants(&self, part: &str) -> bool {
+        POINTS.iter().any(|point| name(part, point).contains(self.only))
+    }
+
+    fn one_replica(&self) -> Result<Vec<Line>> {
+        if !self.wants(ISCSI) && !self.wants(NBD) {
+            return Ok(Vec::new());
+        }
+        self.arena.need(POOL + 2 * VOLUME + GIB)?;
+        let site = Site::start(self.arena, "one", 1, POOL)?;
+        site.create("disk", 0, VOLUME, &[1])?;
+        let lines = self.beside_single_servers(&site);
+        self.explained(&site, lines)
+    }
+
+    fn beside_single_servers(&self, site: &Site) -> Result<Vec<Line>> {
+        let ours = |wire| site.server("pollux", wire, "disk", 1);
+        fill(&ours(Wire::Nbd)?, VOLUME, self.content)?;
+        let (arena, content, effort) = (self.arena, self.content, self.effort);
+        let mut lines = Vec::new();
+        if self.wants(ISCSI) {
+            let tgt = |name, store| peers::tgt(arena, name, store, VOLUME, content);
+            let others = vec![
+                (tgt("tgt rdwr", "rdwr")?, Goals { speed: 1.5, cpu: None }),
+                (tgt("tgt aio", "aio")?, Goals { speed: 1.0, cpu: Some(0.8) }),
+            ];
+            let ours = ours(Wire::Iscsi)?;
+            let part = Comparison { part: ISCSI, ours, others, content, effort };
+            lines.extend(part.run(self.only)?);
+        }
+        if self.wants(NBD) {
+            let others = vec![
+                (peers::nbdkit(arena, VOLUME, content)?, Goals { speed: 0.9, cpu: None }),
+                (peers::qemu_nbd(arena, VOLUME, content)?, Goals { speed: 1.5, cpu: None }),
+            ];
+            let ours = ours(Wire::Nbd)?;
+            let part = Comparison { part: NBD, ours, others, content, effort };
+            lines.extend(part.run(self.only)?);
+        }
+        Ok(lines)
+    }
+
+    fn three_replicas(&self) -> Result<Vec<Line>> {
+        if !self.wants(QUORUM) {
+            return Ok(Vec::new());
+        }
+        self.arena.need(3 * POOL + 3 * VOLUME + GIB)?;
+        let site = Site::start(self.arena, "three", 3, POOL)?;
+        site.create("disk", 0, VOLUME, &[1, 2, 3])?;
+        let lines = self.beside_quorum(&site);
+        self.explained(&site, lines)
+    }
+
+    fn beside_quorum(&self, site: &Site) -> Result<Vec<Line>> {
+        let ours = site.server("pollux", Wire::Nbd, "disk", 1)?;
+        fill(&ours, VOLUME, self.content)?;
+        let other = peers::qemu_quorum(self.arena, VOLUME, self.content)?;
+        let others = vec![(other, Goals { speed: 2.0, cpu: None })];
+        let (content, effort) = (self.content, self.effort);
+        let lines = Comparison { part: QUORUM, ours, others, content, effort }.run(self.only)?;
+        site.ensure_healthy("disk")?;
+        Ok(lines)
+    }
+
+    /// A failure with what the processes of the site said.
+    fn explained<T>(&self, site: &Site, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|_| eprintln!("{}", site.last_words()))
+    }
+}
