@@ -60,6 +60,11 @@ enum Area {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// A hundred volumes that nobody uses: processor time and memory of each process
+    Idle {
+        #[command(flatten)]
+        common: served::Settings,
+    },
     /// The process that `memory` starts and kills
     #[command(hide = true)]
     MemoryWriter(memory::Task),
@@ -87,6 +92,7 @@ fn main() -> Result<()> {
         Area::Memory { common } => memory::run(&common),
         Area::Machines => machines::run(),
         Area::Target { common, only } => served::run_target(&common, &only),
+        Area::Idle { common } => served::run_idle(&common),
         Area::MemoryWriter(task) => memory::write(&task),
         Area::Opener(task) => engine_area::run_opener(&task),
     }

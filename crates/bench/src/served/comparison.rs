@@ -6,8 +6,8 @@ use sim::Rng;
 
 use super::content::Content;
 use super::lines::Line;
+use super::noise::Noise;
 use super::points::{FILL, POINTS, Point};
-use super::procs::Stolen;
 use super::server::Server;
 use crate::cost::Round;
 use crate::load::{Step, Until};
@@ -26,8 +26,7 @@ pub struct Measured {
     /// Milliseconds that one in two, and that 99 of 100 requests did not exceed.
     pub p50: f64,
     pub p99: f64,
-    /// Percent of the machine's time that its host gave to others.
-    pub stolen: f64,
+    pub noise: Noise,
 }
 
 #[derive(Clone, Copy)]
@@ -84,7 +83,7 @@ impl Comparison<'_> {
         let mut drive =
             |time| super::drive::drive(&mut sessions, point.load, span, Until::Time(time), rng);
         drive(self.effort.warm_up)?;
-        let (stolen, cpu) = (Stolen::begin()?, server.cpu()?);
+        let (noise, cpu) = (Noise::begin()?, server.cpu()?);
         let mut driven = drive(self.effort.round)?;
         let cpu = server.cpu()? - cpu;
         let round = Round { ios: driven.ios, bytes: driven.bytes, elapsed: driven.elapsed, cpu };
@@ -92,7 +91,7 @@ impl Comparison<'_> {
             round,
             p50: driven.latencies.share(0.5),
             p99: driven.latencies.share(0.99),
-            stolen: stolen.percent()?,
+            noise: noise.end(cpu)?,
         };
         sessions.into_iter().try_for_each(super::session::Session::end)?;
         Ok(measured)

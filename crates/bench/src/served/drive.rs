@@ -6,7 +6,9 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
 use sim::Rng;
 
 use super::session::{Patience, Session};
@@ -67,48 +69,61 @@ impl<'a> Steps<'a> {
 }
 
 /// Which sessions have something to say.
-enum Watching {
-    /// The only one: it is waited for as it is read.
-    Alone,
-    Several {
-        epoll: OwnedFd,
-        ready: Vec<epoll::Event>,
-    },
+struct Watching {
+    epoll: OwnedFd,
+    ready: Vec<epoll::Event>,
 }
 
 impl Watching {
-    fn over(sessions: &[Session]) -> Result<Watching> {
-        if sessions.len() == 1 {
-            return Ok(Watching::Alone);
-        }
+    fn of_all(sessions: &[Session]) -> Result<Watching> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (at, session) in sessions.iter().enumerate() {
             let data = epoll::EventData::new_u64(at as u64);
             epoll::add(&epoll, session, data, epoll::EventFlags::IN)?;
         }
-        Ok(Watching::Several { epoll, ready: Vec::with_capacity(sessions.len()) })
+        Ok(Watching { epoll, ready: Vec::with_capacity(sessions.len()) })
+    }
+
+    /// Waits for some of them, or for the time to pass.
+    fn wait(&mut self, at_most: Timespec, chosen: &mut Vec<usize>) -> Result<()> {
+        chosen.clear();
+        self.ready.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.ready), Some(&at_most)) {
+            Err(Errno::INTR) => return Ok(()),
+            came => came?,
+        };
+        for event in &self.ready {
+            chosen.push(usize::try_from(event.data.u64())?);
+        }
+        Ok(())
+    }
+}
+
+/// How a closed loop waits for answers.
+enum Waiting {
+    /// On the only session: it is waited for as it is read.
+    Alone,
+    OnSeveral(Watching),
+}
+
+impl Waiting {
+    fn on(sessions: &[Session]) -> Result<Waiting> {
+        match sessions {
+            [_] => Ok(Waiting::Alone),
+            several => Ok(Waiting::OnSeveral(Watching::of_all(several)?)),
+        }
     }
 
     fn wait(&mut self, chosen: &mut Vec<usize>) -> Result<Patience> {
-        chosen.clear();
         match self {
-            Watching::Alone => {
+            Waiting::Alone => {
+                chosen.clear();
                 chosen.push(0);
                 Ok(Patience::Wait)
             }
-            Watching::Several { epoll, ready } => {
-                ready.clear();
-                match epoll::wait(
-                    &*epoll,
-                    rustix::buffer::spare_capacity(ready),
-                    Some(&SILENCE_MAX),
-                ) {
-                    Err(rustix::io::Errno::INTR) => return Ok(Patience::Look),
-                    came => ensure!(came? > 0, "no answer within {} s", SILENCE_MAX.tv_sec),
-                }
-                for event in ready.iter() {
-                    chosen.push(usize::try_from(event.data.u64())?);
-                }
+            Waiting::OnSeveral(watching) => {
+                watching.wait(SILENCE_MAX, chosen)?;
+                ensure!(!chosen.is_empty(), "no answer within {} s", SILENCE_MAX.tv_sec);
                 Ok(Patience::Look)
             }
         }
@@ -130,7 +145,7 @@ pub fn drive(
         Until::End => steps.count,
         Until::Ios(ios) => ios,
     };
-    let mut watching = Watching::over(sessions)?;
+    let mut waiting = Waiting::on(sessions)?;
     let (mut chosen, mut done) = (Vec::new(), Vec::new());
     let mut driven = Driven::default();
     let start = Instant::now();
@@ -146,7 +161,7 @@ pub fn drive(
         session.send()?;
     }
     while outstanding > 0 {
-        let patience = watching.wait(&mut chosen)?;
+        let patience = waiting.wait(&mut chosen)?;
         for &at in &chosen {
             let session = &mut sessions[at];
             done.clear();
@@ -233,6 +248,24 @@ pub fn pace(
     driven.elapsed = start.elapsed();
     driven.bytes = driven.ios * load.len as u64;
     Ok(driven)
+}
+
+/// Asks nothing for so long, and answers what servers ask.
+pub fn hold(sessions: &mut [Session], time: Duration) -> Result<()> {
+    let mut watching = Watching::of_all(sessions)?;
+    let (end, mut chosen, mut done) = (Instant::now() + time, Vec::new(), Vec::new());
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        watching.wait(Timespec::try_from(left)?, &mut chosen)?;
+        for &at in &chosen {
+            sessions[at].receive(Patience::Look, &mut done)?;
+            sessions[at].send()?;
+        }
+        ensure!(done.is_empty(), "answers to nothing");
+    }
 }
 
 /// Room for requests that are late, as a multiple of those that are due at once.

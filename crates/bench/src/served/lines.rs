@@ -3,7 +3,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::comparison::{Goals, Measured, name};
+use super::noise::Noise;
 use super::points::Point;
+use super::slow_replica;
 use crate::cost::Spread;
 use crate::table::Unit;
 
@@ -27,8 +29,7 @@ pub struct Line {
     pub cpu_met: Option<bool>,
     pub latency_other: Latency,
     pub latency_ours: Latency,
-    /// Percent that the host took in the worst round of either.
-    pub stolen_max: f64,
+    pub noise_max: Noise,
 }
 
 /// Milliseconds.
@@ -82,7 +83,7 @@ impl Line {
             cpu_met: goals.cpu.map(|goal| cpus.median <= goal),
             latency_other: Latency::of(other),
             latency_ours: Latency::of(ours),
-            stolen_max: ours.iter().chain(other).map(|round| round.stolen).fold(0.0, f64::max),
+            noise_max: Noise::max(ours.iter().chain(other).map(|measured| measured.noise)),
         }
     }
 
@@ -126,7 +127,7 @@ pub fn table(lines: &[Line]) -> Table {
         "goal",
         "p50 p99 ms other",
         "ours",
-        "stolen %",
+        "noise %",
     ]);
     for line in lines {
         let cpu_goal = line.cpu_goal.zip(line.cpu_met);
@@ -145,10 +146,43 @@ pub fn table(lines: &[Line]) -> Table {
             cpu_goal.map_or_else(|| "-".into(), |(goal, met)| format!("{goal:.1} {}", mark(met))),
             line.latency_other.shown(),
             line.latency_ours.shown(),
-            format!("{:.0}", line.stolen_max),
+            line.noise_max.shown(),
         ]);
     }
     right(table, 3)
+}
+
+pub fn slow_table(lines: &[slow_replica::Line]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "line",
+        "asked/s",
+        "done/s without",
+        "with",
+        "p50 p99 ms without",
+        "with",
+        "p99 ratio",
+        "spread",
+        "goal",
+        "noise %",
+    ]);
+    for line in lines {
+        let verdict = if line.kept_up() { mark(line.met) } else { "MISSED, did not keep up" };
+        table.add_row([
+            line.name.clone(),
+            line.asked_per_second.to_string(),
+            format!("{:.0}", line.near_per_second),
+            format!("{:.0}", line.far_per_second),
+            line.near.shown(),
+            line.far.shown(),
+            format!("{:.2}", line.ratio.median),
+            format!("{:.2}..{:.2}", line.ratio.min, line.ratio.max),
+            format!("{:.1} {verdict}", line.goal),
+            line.noise_max.shown(),
+        ]);
+    }
+    right(table, 1)
 }
 
 fn right(mut table: Table, from: usize) -> Table {

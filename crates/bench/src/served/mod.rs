@@ -4,9 +4,11 @@ mod comparison;
 mod content;
 mod delay;
 mod drive;
+mod idle_area;
 mod iscsi;
 mod lines;
 mod nbd;
+mod noise;
 mod outbox;
 mod peers;
 mod points;
@@ -14,10 +16,12 @@ mod procs;
 mod server;
 mod session;
 mod site;
+mod slow_replica;
 mod target_area;
 
 use std::path::PathBuf;
 
+pub use idle_area::run as run_idle;
 pub use target_area::run as run_target;
 
 #[derive(clap::Args)]

@@ -84,31 +84,6 @@ impl Stat {
     }
 }
 
-/// How much of the machine's time the host gave to others, since some moment.
-pub struct Stolen {
-    stolen: u64,
-    all: u64,
-}
-
-impl Stolen {
-    pub fn begin() -> Result<Stolen> {
-        let text = fs::read_to_string("/proc/stat")?;
-        let line = text.lines().next().and_then(|line| line.strip_prefix("cpu "));
-        let numbers: Vec<u64> =
-            line.into_iter().flat_map(str::split_whitespace).flat_map(str::parse).collect();
-        // After these come guests, which are counted in the others already.
-        let all = numbers.iter().take(8).sum();
-        Ok(Stolen { stolen: numbers.get(7).copied().unwrap_or(0), all })
-    }
-
-    /// In percent.
-    pub fn percent(&self) -> Result<f64> {
-        let now = Stolen::begin()?;
-        let all = (now.all - self.all).max(1);
-        Ok((now.stolen - self.stolen) as f64 * 100.0 / all as f64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

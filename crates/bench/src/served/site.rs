@@ -114,7 +114,7 @@ impl Site {
         })
     }
 
-    /// A volume with a replica on each of these nodes, served by the first, healthy.
+    /// A volume with a replica on each of these nodes, served by the first. The number is its own.
     pub fn create(&self, name: &str, number: u64, size: u64, nodes: &[u64]) -> Result<()> {
         let mut uid = [0; 16];
         uid[8..].copy_from_slice(&(number + 1).to_be_bytes());
@@ -134,8 +134,11 @@ impl Site {
         self.operator.ask(async |site| {
             site.create(&wanted).await?;
             site.serve(name, &first).await
-        })?;
-        self.operator.wait_healthy(name, nodes.len(), HEALTHY)?;
+        })
+    }
+
+    pub fn wait_healthy(&self, volume: &str, replicas: usize) -> Result<()> {
+        self.operator.wait_healthy(volume, replicas, HEALTHY)?;
         Ok(())
     }
 

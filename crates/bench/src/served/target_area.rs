@@ -9,10 +9,11 @@ use super::arena::Arena;
 use super::comparison::{Comparison, Effort, Goals, fill, name};
 use super::content::Content;
 use super::lines::{self, Line};
+use super::noise::Noise;
 use super::peers;
 use super::points::POINTS;
-use super::procs::Stolen;
 use super::site::{Site, Wire};
+use super::slow_replica;
 use crate::place::{self, Machine};
 use crate::table;
 
@@ -39,6 +40,7 @@ struct Report {
     /// Percent of the machine's time that its host gave to others, over the whole run.
     stolen: f64,
     lines: Vec<Line>,
+    slow_replica: Vec<slow_replica::Line>,
 }
 
 struct Run<'a> {
@@ -50,9 +52,16 @@ struct Run<'a> {
 
 pub fn run(settings: &Settings, only: &str) -> Result<()> {
     let arena = Arena::open(settings.dir.as_deref())?;
-    let stolen = Stolen::begin()?;
+    let noise = Noise::begin()?;
     let machine = Machine::with(place::file_system(arena.folder())?);
-    println!("{} ({}), {} cores", arena.folder().display(), machine.fs, machine.cores);
+    println!(
+        "{} ({}), {} cores, Linux {}, load {}",
+        arena.folder().display(),
+        machine.fs,
+        machine.cores,
+        machine.kernel,
+        std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim()
+    );
     let run = Run {
         arena: &arena,
         content: &Content::new(),
@@ -61,15 +70,23 @@ pub fn run(settings: &Settings, only: &str) -> Result<()> {
     };
     let mut lines = run.one_replica()?;
     lines.extend(run.three_replicas()?);
+    let slow_replica = slow_replica::run(&arena, run.effort, run.content, only)?;
     let report = Report {
         area: "target",
         quick: settings.quick,
         unix_seconds: table::unix_seconds(),
         machine,
-        stolen: stolen.percent()?,
+        stolen: noise.end(Duration::ZERO)?.stolen,
         lines,
+        slow_replica,
     };
-    println!("{}", lines::table(&report.lines));
+    if !report.lines.is_empty() {
+        println!("{}", lines::table(&report.lines));
+    }
+    if !report.slow_replica.is_empty() {
+        println!("{}", lines::slow_table(&report.slow_replica));
+    }
+    println!("noise: what the host took, and what other processes took, in the worst round");
     println!("the host took {:.1} % of the machine's time", report.stolen);
     table::save(settings.json.as_deref(), &report)
 }
@@ -86,6 +103,7 @@ impl Run<'_> {
         self.arena.need(POOL + 2 * VOLUME + GIB)?;
         let site = Site::start(self.arena, "one", 1, POOL)?;
         site.create("disk", 0, VOLUME, &[1])?;
+        site.wait_healthy("disk", 1)?;
         let lines = self.beside_single_servers(&site);
         self.explained(&site, lines)
     }
@@ -124,6 +142,7 @@ impl Run<'_> {
         self.arena.need(3 * POOL + 3 * VOLUME + GIB)?;
         let site = Site::start(self.arena, "three", 3, POOL)?;
         site.create("disk", 0, VOLUME, &[1, 2, 3])?;
+        site.wait_healthy("disk", 3)?;
         let lines = self.beside_quorum(&site);
         self.explained(&site, lines)
     }
