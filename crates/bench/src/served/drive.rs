@@ -1,22 +1,14 @@
-//! The load on served volumes, the same for every server: closed loops over any number of
-//! sessions, and a paced one. All sessions are driven by one thread, since the servers need the
-//! processors too.
-use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
+//! The load on served volumes, the same for every server: a closed loop over any number of
+//! sessions. One thread drives all of them, since the servers need the processors too.
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use rustix::buffer::spare_capacity;
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use rustix::io::Errno;
+use anyhow::Result;
 use sim::Rng;
 
-use super::session::{Patience, Session};
+use super::session::Session;
+use super::waiting::Waiting;
 use crate::latency::Latencies;
 use crate::load::{Direction, Load, Order, Step, Until};
-
-/// Nobody may be silent for longer.
-const SILENCE_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// What came of a load.
 #[derive(Default)]
@@ -27,6 +19,54 @@ pub struct Driven {
     pub latencies: Latencies,
 }
 
+impl Driven {
+    pub fn note(&mut self, load: Load, took: Duration) {
+        self.ios += 1;
+        self.bytes += load.len as u64;
+        self.latencies.note(took);
+    }
+}
+
+/// What is asked next.
+pub struct Steps<'a> {
+    load: Load,
+    rng: &'a mut Rng,
+    count: u64,
+    next: u64,
+    /// How many may still be begun.
+    left: u64,
+}
+
+impl<'a> Steps<'a> {
+    pub fn new(load: Load, span: u64, until: Until, rng: &'a mut Rng) -> Steps<'a> {
+        let count = span / load.len as u64;
+        let (next, left) = match until {
+            Until::Time(_) => (rng.below(count), u64::MAX),
+            Until::Ios(ios) => (rng.below(count), ios),
+            Until::End => (0, count),
+        };
+        Steps { load, rng, count, next, left }
+    }
+}
+
+impl Iterator for Steps<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        self.left = self.left.checked_sub(1)?;
+        let block = match self.load.order {
+            Order::Random => self.rng.below(self.count),
+            Order::Sequential => self.next,
+        };
+        self.next = (self.next + 1) % self.count;
+        let (offset, len) = (block * self.load.len as u64, self.load.len);
+        Some(match self.load.direction {
+            Direction::Read => Step::Read { offset, len },
+            Direction::Write | Direction::WriteFlush => Step::Write { offset, len },
+        })
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Lane {
     began: Instant,
@@ -34,98 +74,46 @@ struct Lane {
     flushing: bool,
 }
 
-/// What is asked next.
-struct Steps<'a> {
+/// A load that runs.
+struct Loop<'a> {
     load: Load,
-    rng: &'a mut Rng,
-    count: u64,
-    next: u64,
-    begun: u64,
+    steps: Steps<'a>,
+    /// Of the first session, then of the next.
+    lanes: Vec<Lane>,
+    outstanding: u64,
+    driven: Driven,
 }
 
-impl<'a> Steps<'a> {
-    fn new(load: Load, span: u64, until: Until, rng: &'a mut Rng) -> Steps<'a> {
-        let count = span / load.len as u64;
-        let next = match until {
-            Until::Time(_) | Until::Ios(_) => rng.below(count),
-            Until::End => 0,
-        };
-        Steps { load, rng, count, next, begun: 0 }
-    }
-
-    fn next(&mut self) -> Step {
-        let block = match self.load.order {
-            Order::Random => self.rng.below(self.count),
-            Order::Sequential => self.next,
-        };
-        self.next = (self.next + 1) % self.count;
-        self.begun += 1;
-        let (offset, len) = (block * self.load.len as u64, self.load.len);
-        match self.load.direction {
-            Direction::Read => Step::Read { offset, len },
-            Direction::Write | Direction::WriteFlush => Step::Write { offset, len },
-        }
-    }
-}
-
-/// Which sessions have something to say.
-struct Watching {
-    epoll: OwnedFd,
-    ready: Vec<epoll::Event>,
-}
-
-impl Watching {
-    fn of_all(sessions: &[Session]) -> Result<Watching> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (at, session) in sessions.iter().enumerate() {
-            let data = epoll::EventData::new_u64(at as u64);
-            epoll::add(&epoll, session, data, epoll::EventFlags::IN)?;
-        }
-        Ok(Watching { epoll, ready: Vec::with_capacity(sessions.len()) })
-    }
-
-    /// Waits for some of them, or for the time to pass.
-    fn wait(&mut self, at_most: Timespec, chosen: &mut Vec<usize>) -> Result<()> {
-        chosen.clear();
-        self.ready.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.ready), Some(&at_most)) {
-            Err(Errno::INTR) => return Ok(()),
-            came => came?,
-        };
-        for event in &self.ready {
-            chosen.push(usize::try_from(event.data.u64())?);
-        }
-        Ok(())
-    }
-}
-
-/// How a closed loop waits for answers.
-enum Waiting {
-    /// On the only session: it is waited for as it is read.
-    Alone,
-    OnSeveral(Watching),
-}
-
-impl Waiting {
-    fn on(sessions: &[Session]) -> Result<Waiting> {
-        match sessions {
-            [_] => Ok(Waiting::Alone),
-            several => Ok(Waiting::OnSeveral(Watching::of_all(several)?)),
+impl Loop<'_> {
+    /// Begins something on a lane, if there is anything left.
+    fn begin(&mut self, session: &mut Session, lane: usize) {
+        if let Some(step) = self.steps.next() {
+            session.begin(lane, step);
+            self.outstanding += 1;
         }
     }
 
-    fn wait(&mut self, chosen: &mut Vec<usize>) -> Result<Patience> {
-        match self {
-            Waiting::Alone => {
-                chosen.clear();
-                chosen.push(0);
-                Ok(Patience::Wait)
+    /// A lane of the session at this place has an answer. What follows is begun unless it is over.
+    fn answered(
+        &mut self,
+        at: usize,
+        session: &mut Session,
+        number: usize,
+        now: Instant,
+        over: bool,
+    ) {
+        let lane = &mut self.lanes[at * self.load.depth + number];
+        if self.load.direction == Direction::WriteFlush {
+            lane.flushing = !lane.flushing;
+            if lane.flushing {
+                return session.begin(number, Step::Flush);
             }
-            Waiting::OnSeveral(watching) => {
-                watching.wait(SILENCE_MAX, chosen)?;
-                ensure!(!chosen.is_empty(), "no answer within {} s", SILENCE_MAX.tv_sec);
-                Ok(Patience::Look)
-            }
+        }
+        self.driven.note(self.load, now - lane.began);
+        lane.began = now;
+        self.outstanding -= 1;
+        if !over {
+            self.begin(session, number);
         }
     }
 }
@@ -139,28 +127,17 @@ pub fn drive(
     until: Until,
     rng: &mut Rng,
 ) -> Result<Driven> {
-    let mut steps = Steps::new(load, span, until, rng);
-    let last = match until {
-        Until::Time(_) => u64::MAX,
-        Until::End => steps.count,
-        Until::Ios(ios) => ios,
-    };
     let mut waiting = Waiting::on(sessions)?;
-    let (mut chosen, mut done) = (Vec::new(), Vec::new());
-    let mut driven = Driven::default();
     let start = Instant::now();
-    let mut lanes = vec![Lane { began: start, flushing: false }; sessions.len() * load.depth];
-    let mut outstanding = 0u64;
+    let lanes = vec![Lane { began: start, flushing: false }; sessions.len() * load.depth];
+    let steps = Steps::new(load, span, until, rng);
+    let mut run = Loop { load, steps, lanes, outstanding: 0, driven: Driven::default() };
     for session in sessions.iter_mut() {
-        for lane in 0..load.depth {
-            if steps.begun < last {
-                session.begin(lane, steps.next());
-                outstanding += 1;
-            }
-        }
+        (0..load.depth).for_each(|lane| run.begin(session, lane));
         session.send()?;
     }
-    while outstanding > 0 {
+    let (mut chosen, mut done) = (Vec::new(), Vec::new());
+    while run.outstanding > 0 {
         let patience = waiting.wait(&mut chosen)?;
         for &at in &chosen {
             let session = &mut sessions[at];
@@ -168,105 +145,12 @@ pub fn drive(
             session.receive(patience, &mut done)?;
             let now = Instant::now();
             let over = matches!(until, Until::Time(time) if now - start >= time);
-            for &number in &done {
-                let lane = &mut lanes[at * load.depth + number];
-                if load.direction == Direction::WriteFlush {
-                    lane.flushing = !lane.flushing;
-                    if lane.flushing {
-                        session.begin(number, Step::Flush);
-                        continue;
-                    }
-                }
-                driven.latencies.note(now - lane.began);
-                driven.ios += 1;
-                lane.began = now;
-                if over || steps.begun >= last {
-                    outstanding -= 1;
-                } else {
-                    session.begin(number, steps.next());
-                }
+            for &lane in &done {
+                run.answered(at, session, lane, now, over);
             }
             session.send()?;
         }
     }
-    driven.elapsed = start.elapsed();
-    driven.bytes = driven.ios * load.len as u64;
-    Ok(driven)
+    run.driven.elapsed = start.elapsed();
+    Ok(run.driven)
 }
-
-/// Begins `load.depth` requests at once, so often that there are `rate` of them in a second,
-/// whether those before are answered or not: what a server makes wait is counted from when it was
-/// due. At most `WAITING` times the depth are under way.
-pub fn pace(
-    session: &mut Session,
-    load: Load,
-    span: u64,
-    rate: u32,
-    time: Duration,
-    rng: &mut Rng,
-) -> Result<Driven> {
-    let mut steps = Steps::new(load, span, Until::Time(time), rng);
-    let lanes = load.depth * WAITING;
-    let mut free: BTreeSet<usize> = (0..lanes).collect();
-    let every = Duration::from_secs(1) * u32::try_from(load.depth)? / rate;
-    let start = Instant::now();
-    let mut due_of = vec![start; lanes];
-    let (mut due, mut left_of_due) = (start, load.depth);
-    let mut done = Vec::new();
-    let mut driven = Driven::default();
-    loop {
-        let now = Instant::now();
-        while due <= now && due - start < time {
-            let Some(lane) = free.pop_first() else { break };
-            due_of[lane] = due;
-            session.begin(lane, steps.next());
-            left_of_due -= 1;
-            if left_of_due == 0 {
-                (due, left_of_due) = (due + every, load.depth);
-            }
-        }
-        session.send()?;
-        let over = due - start >= time;
-        if over && free.len() == lanes {
-            break;
-        }
-        let wait = match over || free.is_empty() {
-            true => SILENCE_MAX,
-            false => Timespec::try_from(due.saturating_duration_since(Instant::now()))?,
-        };
-        let came = poll(&mut [PollFd::new(&*session, PollFlags::IN)], Some(&wait));
-        ensure!(came != Ok(0) || wait != SILENCE_MAX, "no answer within {} s", wait.tv_sec);
-        done.clear();
-        session.receive(Patience::Look, &mut done)?;
-        let now = Instant::now();
-        for &lane in &done {
-            driven.latencies.note(now - due_of[lane]);
-            driven.ios += 1;
-            free.insert(lane);
-        }
-    }
-    driven.elapsed = start.elapsed();
-    driven.bytes = driven.ios * load.len as u64;
-    Ok(driven)
-}
-
-/// Asks nothing for so long, and answers what servers ask.
-pub fn hold(sessions: &mut [Session], time: Duration) -> Result<()> {
-    let mut watching = Watching::of_all(sessions)?;
-    let (end, mut chosen, mut done) = (Instant::now() + time, Vec::new(), Vec::new());
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        watching.wait(Timespec::try_from(left)?, &mut chosen)?;
-        for &at in &chosen {
-            sessions[at].receive(Patience::Look, &mut done)?;
-            sessions[at].send()?;
-        }
-        ensure!(done.is_empty(), "answers to nothing");
-    }
-}
-
-/// Room for requests that are late, as a multiple of those that are due at once.
-pub const WAITING: usize = 4;

@@ -10,6 +10,7 @@ mod lines;
 mod nbd;
 mod noise;
 mod outbox;
+mod pace;
 mod peers;
 mod points;
 mod procs;
@@ -18,6 +19,7 @@ mod session;
 mod site;
 mod slow_replica;
 mod target_area;
+mod waiting;
 
 use std::path::PathBuf;
 

@@ -13,9 +13,9 @@ use super::arena::Arena;
 use super::comparison::{Effort, Measured, fill};
 use super::content::Content;
 use super::delay::Detour;
-use super::drive::{WAITING, pace};
 use super::lines::Latency;
 use super::noise::Noise;
+use super::pace::{LATE, pace};
 use super::points::paced;
 use super::server::Server;
 use super::site::{Site, Wire};
@@ -113,7 +113,7 @@ fn round(
     content: &Content,
     rng: &mut Rng,
 ) -> Result<Measured> {
-    let mut session = server.connect(depth * WAITING, content)?;
+    let mut session = server.connect(depth * LATE, content)?;
     let span = session.size();
     let mut pace = |time| pace(&mut session, paced(depth), span, rate, time, rng);
     pace(effort.warm_up)?;

@@ -36,7 +36,7 @@ fn response(lane: u32, status: u8) -> Head {
 
 #[test]
 fn a_read_may_come_in_any_pieces_and_with_its_status() {
-    let (_, _, content) = start(1);
+    let content = Content::new();
     let first = Head::new(pdu::DATA_IN, 0).with(pdu::MAX_CMD_SN, 9).with_data(4096);
     let last = Head::new(pdu::DATA_IN, pdu::FINAL | HAS_STATUS)
         .with(pdu::MAX_CMD_SN, 9)
@@ -44,7 +44,8 @@ fn a_read_may_come_in_any_pieces_and_with_its_status() {
         .with_data(4096);
     let stream = [&first.0[..], content.at(0, 4096), &last.0, content.at(4096, 4096)].concat();
     for cut in 1..stream.len() {
-        let (mut iscsi, mut out, _) = start(1);
+        let mut iscsi = Iscsi::new(begun(), 1, content.clone());
+        let mut out = Outbox::new(content.clone());
         iscsi.begin(0, Step::Read { offset: 0, len: 8192 }, &mut out);
         let mut done = Vec::new();
         let taken = iscsi.take(&stream[..cut], &mut out, &mut done).unwrap();
