@@ -1,4 +1,5 @@
 //! Measurements. The bench program prints its own table of ratios; this is the way to it.
+use std::env;
 use std::fs;
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -24,15 +25,74 @@ enum Area {
     Engine,
     /// What a pool keeps in memory, as pool and volumes grow
     Memory,
+    /// Served volumes beside other servers
+    Target,
+    /// A hundred volumes that nobody uses
+    Idle,
 }
+
+/// Servers that ours are measured beside: a program, and the Debian package that has it.
+const PEERS: [(&str, &str); 5] = [
+    ("tgtd", "tgt"),
+    ("tgtadm", "tgt"),
+    ("nbdkit", "nbdkit"),
+    ("qemu-nbd", "qemu-utils"),
+    ("qemu-storage-daemon", "qemu-system-common"),
+];
 
 impl Area {
     fn name(self) -> &'static str {
         match self {
             Area::Engine => "engine",
             Area::Memory => "memory",
+            Area::Target => "target",
+            Area::Idle => "idle",
         }
     }
+
+    /// What has to be there before: programs of others, and our own as it is shipped.
+    fn prepare(self, log: &str) -> Result<()> {
+        match self {
+            Area::Engine | Area::Memory => return Ok(()),
+            Area::Target => install_peers(log)?,
+            Area::Idle => {}
+        }
+        // Whoever names a program wants that one measured.
+        if env::var_os("POLLUX_BIN").is_none() {
+            let built = shell::cargo("build --release --locked -p pollux").run(log)?;
+            ensure!(built.exited_well, "pollux cannot be built");
+        }
+        Ok(())
+    }
+}
+
+/// Installs what is missing, where that is possible.
+fn install_peers(log: &str) -> Result<()> {
+    let missing = || -> Vec<&str> {
+        let path = env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+        let is_there = |name: &str| env::split_paths(&path).any(|at| at.join(name).is_file());
+        let absent = PEERS.iter().filter(|(program, _)| !is_there(program));
+        absent.map(|(_, package)| *package).collect()
+    };
+    let packages = missing().join(" ");
+    if packages.is_empty() {
+        return Ok(());
+    }
+    println!("installing {packages}");
+    let get = |words: &str| {
+        let get = shell::program("apt-get", words).env("DEBIAN_FRONTEND", "noninteractive");
+        get.run(log).with_context(|| format!("these packages are needed: {packages}"))
+    };
+    // QEMU's recommendations are a desktop.
+    let install = format!("-y -q install --no-install-recommends {packages}");
+    if !get(&install)?.exited_well {
+        // The list of packages may be older than the packages.
+        get("-q update")?;
+        get(&install)?;
+    }
+    let left = missing().join(" ");
+    ensure!(left.is_empty(), "these packages could not be installed: {left}");
+    Ok(())
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -44,6 +104,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let log = format!("bench-{area}");
     shell::clear_log(&log)?;
+    options.area.prepare(&log)?;
     let mut command = shell::cargo("run --release --locked -p bench --").arg(area);
     if options.quick {
         command = command.arg("--quick");
