@@ -208,3 +208,18 @@ fn a_clone_outlives_its_origin() {
     let bench = bench.opened_again().opened_again();
     assert!(bench.host.pool().volumes().is_empty() && bench.host.pool().snapshots().is_empty());
 }
+
+/// Protects from a volume with the same uid that an operator brought here by other tools.
+#[test]
+fn what_has_content_is_not_what_a_crash_left() {
+    let mut bench = Bench::new("content");
+    let uid = CLONE.0;
+    let made = bench.host.pool_mut().run(Op::Create { spec: VolumeSpec { uid, ..spec("x", MIB) } });
+    let Ok(engine::Reply::Created(volume)) = made else { panic!("{made:?}") };
+    assert!(bench.host.has_half_made(CLONE));
+    bench.host.pool_mut().run(Op::Mark { volume, position: at(1) }).unwrap();
+    assert!(!bench.host.has_half_made(CLONE));
+    assert!(bench.delete(CLONE).is_err());
+    assert!(bench.clone(spec("x", 4 * MIB), ORIGIN).is_err());
+    assert!(bench.host.pool().volume_named("x").is_some());
+}

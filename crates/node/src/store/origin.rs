@@ -109,14 +109,26 @@ impl<D: Disk> Host<D> {
         })
     }
 
-    /// A volume of this uid that never became a replica: what a crash left of a creation.
+    /// A volume of this uid that never became a replica: what a crash left of a creation. One to which
+    /// anything happened is somebody else's.
     pub(super) fn half_made(&self, uid: VolumeUid) -> Option<VolumeId> {
-        let is_it = |found: &VolumeInfo| VolumeUid(found.uid) == uid && is_untouched(found);
-        self.pool.volumes().into_iter().find(is_it).map(|found| found.id)
+        let mut volumes = self.pool.volumes().into_iter();
+        let found = volumes.find(|found| VolumeUid(found.uid) == uid && is_unused(found))?;
+        let snapshots = self.pool.snapshots();
+        let begins = match found.parent {
+            None => Some(Position::default()),
+            Some(of) => {
+                let parent = snapshots.iter().find(|it| it.id == of && it.volume != found.id);
+                parent.map(|parent| parent.position)
+            }
+        };
+        let own = snapshots.iter().any(|it| it.volume == found.id);
+        (begins == Some(found.held) && !own).then_some(found.id)
     }
 }
 
-fn is_untouched(volume: &VolumeInfo) -> bool {
+/// Neither a replica nor anybody's who uses it.
+fn is_unused(volume: &VolumeInfo) -> bool {
     volume.state.is_empty() && volume.staging.is_none() && !volume.attached
 }
 
@@ -135,7 +147,7 @@ fn of_same_uid<D: Disk>(
         && found.size == spec.size
         && found.block_size == spec.block_size
         && found.compression == spec.compression;
-    let untouched = is_untouched(found)
+    let untouched = is_unused(found)
         && found.held == cut.map_or_else(Position::default, |cut| cut.position)
         && found.parent == cut.map(|cut| cut.id)
         && !pool.snapshots().iter().any(|snapshot| snapshot.volume == found.id);
