@@ -54,7 +54,7 @@ impl Site {
         let ready = folder.join("catalog.ready");
         let catalog = serve("catalog", &[("--listen", "127.0.0.1:0".into())], &folder, "catalog")?;
         let catalog_at = fs::read_to_string(ready)?.trim().to_owned();
-        let operator = Operator::new(&catalog_at)?;
+        let operator = Operator::new(&catalog_at, None)?;
         let mut site = Site { nodes: Vec::new(), catalog, catalog_at, operator, folder };
         for id in 1..=nodes {
             site.add_node(id, pool)?;
