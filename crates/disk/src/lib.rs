@@ -87,6 +87,15 @@ impl FileDisk {
             Driver::Calls(disk) => disk.is_ready(),
         }
     }
+
+    /// Whether something is under way, and may be done at any moment.
+    pub fn is_waiting(&self) -> bool {
+        match &self.0 {
+            Driver::Ring(disk) => disk.is_waiting(),
+            Driver::Threads(disk) => disk.is_waiting(),
+            Driver::Calls(_) => false,
+        }
+    }
 }
 
 impl Disk for FileDisk {

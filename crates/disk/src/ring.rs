@@ -133,6 +133,10 @@ impl RingDisk {
         !self.finished.is_empty()
     }
 
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.outstanding() > 0
+    }
+
     fn outstanding(&self) -> usize {
         let discards = self.discarder.as_ref().map_or(0, Discarder::outstanding);
         self.kicked + self.slots.len() + discards

@@ -94,6 +94,10 @@ impl ThreadDisk {
         !self.finished.is_empty()
     }
 
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.outstanding > 0
+    }
+
     fn take(&mut self, done: &mut Vec<Completion>) {
         self.outstanding -= done.len();
         self.finished.extend(done.drain(..));

@@ -19,6 +19,11 @@ use super::secure::Secure;
 /// Pieces of one call. The kernel takes up to 1,024; more than this is seldom there at once.
 const GATHER: usize = 64;
 
+/// A payload that is copied at a price: where the last one was no shorter, only as much is read
+/// beside the landing as the next header needs for sure, so that the next payload lands as well.
+const LARGE: usize = 32 << 10;
+const NARROW: usize = 8 << 10;
+
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
@@ -74,18 +79,20 @@ pub enum Got {
 pub struct Socket {
     stream: Stream,
     outbox: Outbox,
+    /// The last payload was large.
+    narrow: bool,
     secure: Option<Box<Secure>>,
 }
 
 impl Socket {
     pub fn new(stream: Stream) -> Socket {
-        Socket { stream, outbox: Outbox::default(), secure: None }
+        Socket { stream, outbox: Outbox::default(), narrow: false, secure: None }
     }
 
     /// Whatever is pushed waits until the handshake is over.
     pub fn secured(stream: Stream, session: Session) -> Result<Socket, SessionError> {
         let secure = Some(Box::new(Secure::new(session)?));
-        Ok(Socket { stream, outbox: Outbox::default(), secure })
+        Ok(Socket { stream, outbox: Outbox::default(), narrow: false, secure })
     }
 
     pub fn tcp(&self) -> Option<&TcpStream> {
@@ -141,7 +148,12 @@ impl Socket {
         if let Some(secure) = &mut self.secure {
             return secure.read(&mut self.stream, landing, scratch);
         }
-        let (room, whole) = (landing.len(), scratch.len());
+        let room = landing.len();
+        if room > 0 {
+            self.narrow = room >= LARGE;
+        }
+        let whole = if self.narrow { scratch.len().min(NARROW) } else { scratch.len() };
+        let scratch = &mut scratch[..whole];
         let slices = &mut [IoSliceMut::new(landing), IoSliceMut::new(scratch)];
         let slices = if room == 0 { &mut slices[1..] } else { &mut slices[..] };
         match self.stream.read_vectored(slices) {
@@ -149,7 +161,8 @@ impl Socket {
             Ok(got) => {
                 let landed = got.min(room);
                 let scratch = got - landed;
-                Ok(Got::Bytes { landed, scratch, more: scratch == whole || landed > 0 })
+                // Who got less than there was room for has all of it; what comes now is announced.
+                Ok(Got::Bytes { landed, scratch, more: got == room + whole })
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Got::Nothing),
             Err(error) => Err(error),

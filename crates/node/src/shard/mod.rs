@@ -22,11 +22,12 @@ mod replicas;
 mod sender;
 mod status;
 mod targets;
+mod vigil;
 mod volumes;
 
 use std::io;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use certs::session::Sessions;
 use mio::{Events, Poll, Token, Waker};
@@ -38,8 +39,9 @@ use crate::complaints::Complaints;
 use crate::records::NodeBook;
 use doors::{Door, Unproved};
 use iscsi::Iscsi;
-use lines::Line;
+use lines::{Line, Role};
 use pools::PoolRun;
+use vigil::Vigil;
 use volumes::Volumes;
 
 pub use boot::kernel_boot;
@@ -111,6 +113,15 @@ pub struct Shard {
     /// Set by the order to end: the loop stops when everything is closed.
     ending: Option<orders::Ending>,
     scratch: Vec<u8>,
+    vigil: Vigil,
+}
+
+/// Whether it was not a signal that ended it.
+fn polled(done: io::Result<()>) -> io::Result<bool> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        other => other.map(|()| true),
+    }
 }
 
 impl Shard {
@@ -141,6 +152,7 @@ impl Shard {
             looked: Moment(0),
             ending: None,
             scratch: vec![0; lines::SCRATCH],
+            vigil: Vigil::default(),
         }
     }
 
@@ -153,11 +165,8 @@ impl Shard {
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.has_ended() {
-            let busy = !self.readable.is_empty() || self.somebody_waits();
-            let sleep = if busy { Duration::ZERO } else { self.until_tick() };
-            match self.poll.poll(&mut events, Some(sleep)) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                done => done?,
+            if !self.wait(&mut events)? {
+                continue;
             }
             self.now = clock::now();
             for event in &events {
@@ -176,6 +185,32 @@ impl Shard {
             self.send_lines();
         }
         Ok(())
+    }
+
+    /// Until something happens or it is time to tick. Not, if a signal came first.
+    fn wait(&mut self, events: &mut Events) -> io::Result<bool> {
+        if !self.readable.is_empty() || self.somebody_waits() {
+            return polled(self.poll.poll(events, Some(Duration::ZERO)));
+        }
+        let begun = Instant::now();
+        while self.vigil.is_kept() && begun.elapsed() < vigil::SHORT {
+            let done = polled(self.poll.poll(events, Some(Duration::ZERO)))?;
+            if !done || !events.is_empty() {
+                self.vigil.waited(begun.elapsed(), self.is_from_client(events));
+                return Ok(done);
+            }
+        }
+        let done = polled(self.poll.poll(events, Some(self.until_tick())));
+        self.vigil.waited(begun.elapsed(), self.is_from_client(events));
+        done
+    }
+
+    /// Nothing but one client's connection has moved.
+    fn is_from_client(&self, events: &Events) -> bool {
+        let mut events = events.iter();
+        let (Some(only), None) = (events.next(), events.next()) else { return false };
+        let line = self.lines.get(only.token().0);
+        line.is_some_and(|line| matches!(line.role, Role::Nbd(_) | Role::Iscsi(_)))
     }
 
     fn until_tick(&self) -> Duration {
@@ -207,7 +242,9 @@ impl Shard {
             if awake.is_empty() && !stored && !self.pools.iter().any(PoolRun::is_ready) {
                 // What a pool began just now may be done already: looking once more is cheaper than
                 // going to sleep and being woken.
-                if std::mem::replace(&mut quiet, true) {
+                if !self.pools.iter().any(PoolRun::is_waiting)
+                    || std::mem::replace(&mut quiet, true)
+                {
                     return;
                 }
                 continue;

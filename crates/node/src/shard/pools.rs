@@ -37,6 +37,8 @@ pub struct PoolRun {
     pub host: Host<FileDisk>,
     /// It was told to the log that it has failed.
     mourned: bool,
+    /// Something was asked of it since it was polled, or it is time to look.
+    pub asked: bool,
     /// Answers since the last tick: a pool without any is idle.
     busy: bool,
     /// Creations and deletions under way, by tag.
@@ -47,6 +49,16 @@ impl PoolRun {
     /// Its disk has finished something for which nobody rings.
     pub fn is_ready(&self) -> bool {
         self.host.pool().disk().is_ready()
+    }
+
+    /// Its disk may finish something at any moment.
+    pub fn is_waiting(&self) -> bool {
+        self.host.pool().disk().is_waiting()
+    }
+
+    /// Whether polling it can bring anything.
+    fn may_move(&self) -> bool {
+        self.asked || self.is_ready() || self.is_waiting() || self.host.has_more()
     }
 }
 
@@ -80,7 +92,14 @@ impl Shard {
         let token = Token(POOLS_FROM + number);
         self.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE)?;
         let volumes = host.volumes();
-        self.pools.push(PoolRun { place, host, mourned: false, busy: false, own: Vec::new() });
+        self.pools.push(PoolRun {
+            place,
+            host,
+            mourned: false,
+            asked: true,
+            busy: false,
+            own: Vec::new(),
+        });
         for volume in volumes {
             self.open_replica(number, volume);
         }
@@ -92,6 +111,7 @@ impl Shard {
     }
 
     pub(super) fn submit(&mut self, pool: usize, volume: VolumeUid, tag: StoreTag, op: StoreOp) {
+        self.pools[pool].asked = true;
         self.pools[pool].host.submit(volume, tag, op);
     }
 
@@ -99,6 +119,10 @@ impl Shard {
     pub(super) fn poll_pools(&mut self) -> bool {
         let mut any = false;
         for number in 0..self.pools.len() {
+            if !self.pools[number].may_move() {
+                continue;
+            }
+            self.pools[number].asked = false;
             let answers = self.pools[number].host.poll();
             if answers.is_empty() {
                 continue;
@@ -150,6 +174,7 @@ impl Shard {
 
     pub(super) fn tick_pools(&mut self) {
         for pool in &mut self.pools {
+            pool.asked = true;
             if !std::mem::take(&mut pool.busy) {
                 pool.host.pool_mut().idle();
             }

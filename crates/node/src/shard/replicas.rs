@@ -176,6 +176,7 @@ impl Shard {
             compression: spec.compression,
             uid: spec.volume.0,
         };
+        self.pools[pool].asked = true;
         self.pools[pool].host.create_from(spec.volume, tag, wanted, incarnation, spec.origin);
     }
 
@@ -249,6 +250,7 @@ impl Shard {
         let tag = self.own_tag();
         let pool = &mut self.pools[run.pool];
         pool.own.push((tag, OwnWork::Delete(number, answer)));
+        pool.asked = true;
         pool.host.delete(volume, tag);
     }
 
@@ -267,6 +269,7 @@ impl Shard {
         };
         let (number, tag) = (self.volumes.number(volume), self.own_tag());
         self.pools[pool].own.push((tag, OwnWork::Delete(number, answer)));
+        self.pools[pool].asked = true;
         self.pools[pool].host.delete(volume, tag);
     }
 

@@ -175,6 +175,11 @@ impl<D: Disk> Host<D> {
         self.want(volume, tag, Wanted::Op(op));
     }
 
+    /// Whether polling brings something even if the pool does nothing.
+    pub fn has_more(&self) -> bool {
+        !self.later.is_empty() || !self.answers.is_empty()
+    }
+
     /// Takes what the engine finished. Never blocks.
     pub fn poll(&mut self) -> Vec<Answer> {
         if !self.later.is_empty() {
