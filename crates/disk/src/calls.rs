@@ -19,13 +19,13 @@ use crate::lock;
 use crate::target::Target;
 
 /// File systems without a device, as the kernel numbers them.
-const TMPFS: i64 = 0x0102_1994;
-const RAMFS: i64 = 0x8584_58f6;
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+const RAMFS: rustix::fs::FsWord = 0x8584_58f6;
 
 /// Whether what is written there stays in memory.
 pub(crate) fn is_in_memory(file: &File) -> bool {
     // Whoever cannot tell is taken for an ordinary one.
-    rustix::fs::fstatfs(file).is_ok_and(|found| [TMPFS, RAMFS].contains(&i64::from(found.f_type)))
+    rustix::fs::fstatfs(file).is_ok_and(|found| [TMPFS, RAMFS].contains(&found.f_type))
 }
 
 #[derive(Debug)]
