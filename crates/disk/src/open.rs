@@ -207,7 +207,8 @@ fn start(path: &Path, target: Target, options: &OpenOptions) -> Result<Driver, O
     match options.backend {
         Backend::Threads => threads(target),
         Backend::Calls => calls(target),
-        Backend::Auto if is_in_memory(&target.file) => calls(target),
+        // A device's node lies in memory as well; what it stands for does not.
+        Backend::Auto if target.kind == Kind::File && is_in_memory(&target.file) => calls(target),
         Backend::Ring => RingDisk::new(target, options.depth, options.registered)
             .map(|disk| Driver::Ring(Box::new(disk)))
             .map_err(|(_, source)| OpenError::NoRing { source }),

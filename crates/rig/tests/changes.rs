@@ -167,10 +167,13 @@ impl Changes {
         let clone = wanted()?;
         let found = self.operator.stammer(async |site| site.clone_volume(&clone).await)?;
         ensure!(found.volume.size == 96 * MIB && found.volume.uid == clone.uid, "{found:?}");
+        // Only those vote from the beginning who began as the snapshot. One that answers late may still
+        // need a round, for the barrier that the others have made durable meanwhile.
+        let quorum = found.volume.quorum.clone().unwrap_or_default();
+        let voters = quorum.membership.unwrap_or_default().voters.unwrap_or_default();
+        ensure!(voters.members.len() == 3, "made of the same snapshot, and yet {voters:?}");
         self.operator.serve(CLONE, 2, PATIENCE)?;
         self.operator.wait_healthy(CLONE, 3, PATIENCE)?;
-        let rounds = self.operator.target(CLONE)?.rounds;
-        ensure!(rounds == 0, "made of the same snapshot, and yet {rounds} rounds");
         cloned.verify()?;
         self.cloned = Some(cloned.go_on());
         Ok(())

@@ -9,7 +9,7 @@ use proto::v1;
 use replication::words::Grant;
 use tonic::Code;
 
-use super::create::{has_votes, nobody, present};
+use super::create::{has_voters, has_votes, nobody, present};
 use super::replicas::PAUSE;
 use super::{Admin, DirectError, Found, Site, reference};
 
@@ -59,7 +59,21 @@ impl Site {
         for place in &found.volume.places {
             made.push(self.make_copy(&found.volume, place, until).await?);
         }
-        self.give_votes(&found, &made).await
+        match self.give_votes(&found, &made).await {
+            Err(gone @ (DirectError::NoVolume { .. } | DirectError::Deleting { .. })) => {
+                self.take_back(&found).await?;
+                Err(gone)
+            }
+            other => other,
+        }
+    }
+
+    /// It was deleted while it was made: what was made behind the deletion goes too.
+    async fn take_back(&self, clone: &Found) -> Result<(), DirectError> {
+        for place in &clone.volume.places {
+            self.wipe(clone, place.replica).await?;
+        }
+        self.unmark(clone).await
     }
 
     /// Everything that can be wrong is looked at before anything is stored.
@@ -208,7 +222,7 @@ impl Site {
             let (name, have) = (found.volume.name.clone(), members.len());
             return Err(DirectError::TooFewCopies { name, have, need });
         }
-        self.change(&found.volume.name, |volume| {
+        self.change_kept(&found.volume, |volume| {
             if !has_votes(volume) {
                 let rf = u32::try_from(members.len()).unwrap_or(u32::MAX);
                 let voters = Some(v1::Voters { members: members.clone(), rf });
@@ -227,7 +241,7 @@ impl Site {
         let Some(of) = origin.volume else { return Ok(()) };
         let source = self.volume(&of.name).await?.filter(|source| source.volume.uid == of.uid);
         // A source without votes has no sequence any more.
-        if !source.is_some_and(|source| super::create::has_voters(&source.volume)) {
+        if !source.is_some_and(|source| has_voters(&source.volume)) {
             return Ok(());
         }
         let clone_uid = clone.volume.uid.clone();
@@ -255,6 +269,8 @@ impl Site {
                 && snapshot.is_none_or(|snapshot| origin.snapshot == snapshot)
         };
         let all = self.volumes().await?.into_iter().map(|found| found.volume);
+        // One whose replicas are gone or on their way out needs nothing any more.
+        let all = all.filter(|volume| !volume.deleting || has_voters(volume));
         let clones = all.filter(|volume| volume.origin.as_ref().is_some_and(is_of));
         let names: Vec<String> = clones.map(|volume| volume.name).collect();
         match names.is_empty() {

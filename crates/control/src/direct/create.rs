@@ -1,6 +1,7 @@
 //! Volumes: made, served, deleted.
 use std::time::Duration;
 
+use proto::catalog_client::Swapped;
 use proto::v1;
 use tonic::Code;
 
@@ -41,6 +42,9 @@ impl Site {
                 None => return Err(DirectError::VolumeExists { name: wanted.name.clone() }),
             },
         };
+        if found.volume.deleting {
+            return Err(DirectError::Deleting { name: wanted.name.clone() });
+        }
         if has_votes(&found.volume) {
             return Ok(found);
         }
@@ -48,7 +52,7 @@ impl Site {
         for place in &found.volume.places {
             members.push(self.make_replica(&found.volume, place).await?);
         }
-        self.change(&wanted.name, |volume| {
+        self.change_kept(&found.volume, |volume| {
             let rf = u32::try_from(members.len()).unwrap_or(u32::MAX);
             let voters = v1::Voters { members: members.clone(), rf };
             if !has_votes(volume) {
@@ -140,13 +144,29 @@ impl Site {
 
     /// Target, votes, replicas, mark, object: in this order nothing is left that nobody knows of.
     pub async fn delete(&self, name: &str) -> Result<(), DirectError> {
-        let Some(found) = self.volume(name).await? else { return Ok(()) };
-        self.begin_deleting(&found.volume).await?;
-        if found.volume.quorum.as_ref().is_some_and(|quorum| quorum.holder != 0) {
-            self.stop(name).await?;
+        // Whoever changes the object meanwhile may have added something.
+        while let Some(found) = self.volume(name).await? {
+            if self.delete_found(&found.volume).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is gone. Not, if its object was changed meanwhile.
+    async fn delete_found(&self, volume: &v1::Volume) -> Result<bool, DirectError> {
+        self.begin_deleting(volume).await?;
+        let served = volume.quorum.as_ref().is_some_and(|quorum| quorum.holder != 0);
+        if served
+            && has_voters(volume)
+            && let Err(refused) = self.stop(&volume.name).await
+        {
+            // It can still be served elsewhere, and must be for being deleted.
+            self.mark_deleting(volume, false).await?;
+            return Err(refused);
         }
         let found = self
-            .change(name, |volume| {
+            .change_of(volume, |volume| {
                 let quorum = volume.quorum.get_or_insert_default();
                 if let Some(membership) = &mut quorum.membership {
                     // Nobody votes any more: whatever has a copy may wipe it.
@@ -167,26 +187,31 @@ impl Site {
         self.unmark(&found).await?;
         use proto::v1::swap_request::Change;
         let change = Change::Delete(v1::Deletion {});
-        self.client.swap(&super::key(name), found.version, change).await?;
-        Ok(())
+        let swapped = self.client.swap(&super::key(&volume.name), found.version, change).await?;
+        Ok(matches!(swapped, Swapped::Done(_)))
     }
 
     /// Refused while it has clones. One that is begun at this moment stores its intent first and looks at
     /// this object then, so one of both sees the other.
     async fn begin_deleting(&self, volume: &v1::Volume) -> Result<(), DirectError> {
-        self.without_clones(volume, None).await?;
-        let delete = |deleting: bool| {
-            self.change(&volume.name, move |volume| {
-                // Without votes there is no way back.
-                volume.deleting = deleting || !has_voters(volume);
-                Ok(())
-            })
-        };
-        delete(true).await?;
+        if !volume.deleting {
+            self.without_clones(volume, None).await?;
+            self.mark_deleting(volume, true).await?;
+        }
         if let Err(refused) = self.without_clones(volume, None).await {
-            delete(false).await?;
+            self.mark_deleting(volume, false).await?;
             return Err(refused);
         }
+        Ok(())
+    }
+
+    async fn mark_deleting(&self, volume: &v1::Volume, deleting: bool) -> Result<(), DirectError> {
+        self.change_of(volume, |volume| {
+            // Without votes there is no way back.
+            volume.deleting = deleting || !has_voters(volume);
+            Ok(())
+        })
+        .await?;
         Ok(())
     }
 }
@@ -244,4 +269,5 @@ fn is_same(found: &v1::Volume, wanted: &v1::Volume) -> bool {
         && found.block_size == wanted.block_size
         && found.compression == wanted.compression
         && found.places == wanted.places
+        && found.origin == wanted.origin
 }

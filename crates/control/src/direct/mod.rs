@@ -96,6 +96,32 @@ impl Site {
         }
     }
 
+    /// The same for this very volume, not for another that has its name by now.
+    async fn change_of(
+        &self,
+        of: &v1::Volume,
+        edit: impl Fn(&mut v1::Volume) -> Result<(), DirectError>,
+    ) -> Result<Found, DirectError> {
+        self.change(&of.name, |volume| match volume.uid == of.uid {
+            true => edit(volume),
+            false => Err(DirectError::NoVolume { name: of.name.clone() }),
+        })
+        .await
+    }
+
+    /// The same unless it is being deleted.
+    async fn change_kept(
+        &self,
+        of: &v1::Volume,
+        edit: impl Fn(&mut v1::Volume) -> Result<(), DirectError>,
+    ) -> Result<Found, DirectError> {
+        self.change_of(of, |volume| match volume.deleting {
+            true => Err(DirectError::Deleting { name: of.name.clone() }),
+            false => edit(volume),
+        })
+        .await
+    }
+
     async fn node_by(
         &self,
         is_it: impl Fn(&v1::Node) -> bool,

@@ -56,6 +56,15 @@ impl Drop for Loop {
     }
 }
 
+/// Protects from a device that is taken for a file in memory, since its node lies in one: the owner
+/// would wait for each IO of it.
+#[test]
+fn nobody_waits_for_a_device() {
+    let Some(loop_device) = Loop::attach(SectorSize::B512) else { return };
+    let disk = loop_device.open(&OpenOptions::default());
+    assert_ne!(disk.backend(), "calls");
+}
+
 /// Protects from a device that is used with the wrong size or sector, or not at all.
 #[test]
 fn a_block_device_is_read_written_flushed_and_trimmed() {

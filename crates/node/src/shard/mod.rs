@@ -189,7 +189,9 @@ impl Shard {
 
     /// Until something happens or it is time to tick. Not, if a signal came first.
     fn wait(&mut self, events: &mut Events) -> io::Result<bool> {
-        if !self.readable.is_empty() || self.somebody_waits() {
+        // Sending may have closed lines, which others have to hear of.
+        let more = !self.unsent.is_empty() || self.volumes.has_awake();
+        if more || !self.readable.is_empty() || self.somebody_waits() {
             return polled(self.poll.poll(events, Some(Duration::ZERO)));
         }
         let begun = Instant::now();

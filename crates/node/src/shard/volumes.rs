@@ -75,6 +75,10 @@ impl Volumes {
         }
     }
 
+    pub fn has_awake(&self) -> bool {
+        !self.awake.is_empty()
+    }
+
     pub fn take_awake(&mut self) -> Vec<VolumeNo> {
         let awake = std::mem::take(&mut self.awake);
         awake.iter().for_each(|number| self.all[number.0].awake = false);
