@@ -17,7 +17,7 @@ pub struct ServeCatalog {
     #[arg(long)]
     pub file: PathBuf,
     /// The address to serve on; port 0 is any that is free.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1:7460", value_name = "ADDRESS")]
     pub listen: SocketAddr,
     /// The folder of the catalog's certificate. Needed where other machines can reach the address.
     #[arg(long, value_name = "FOLDER")]
