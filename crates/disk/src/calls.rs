@@ -63,11 +63,9 @@ impl Disk for CallDisk {
     }
 
     fn submit(&mut self, id: IoId, io: Io) {
-        let decided = self.target.decide(&io);
-        let flight = Flight::new(id, io);
-        match decided {
-            Some(result) => self.finished.push_back(flight.end(result)),
-            None => self.queued.push_back(flight),
+        match self.target.admit(id, io) {
+            Ok(flight) => self.queued.push_back(flight),
+            Err(done) => self.finished.push_back(done),
         }
     }
 

@@ -2,9 +2,13 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use block::{ByteLen, ByteOffset, DiskErrorKind, Geometry, Io, IoMode, PAGE_LEN, SectorSize};
+use block::{
+    ByteLen, ByteOffset, Completion, DiskErrorKind, Geometry, Io, IoId, IoMode, PAGE_LEN,
+    SectorSize,
+};
 use rustix::io::Result;
 
+use crate::flight::Flight;
 use crate::ioctl;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +56,18 @@ impl Target {
         geometry
     }
 
+    /// An IO that is to be done, or what became of one that the kernel need not see.
+    pub(crate) fn admit(&mut self, id: IoId, io: Io) -> std::result::Result<Flight, Completion> {
+        let decided = self.decide(&io);
+        let flight = Flight::new(id, io);
+        match decided {
+            Some(result) => Err(flight.end(result)),
+            None => Ok(flight),
+        }
+    }
+
     /// Decides about an IO that the kernel need not see; `None` where it must.
-    pub(crate) fn decide(&mut self, io: &Io) -> Option<std::result::Result<(), DiskErrorKind>> {
+    fn decide(&mut self, io: &Io) -> Option<std::result::Result<(), DiskErrorKind>> {
         let (at, len) = extent(io)?;
         if self.read_only && !matches!(io, Io::Read { .. }) {
             return Some(Err(DiskErrorKind::System(libc::EROFS)));

@@ -110,11 +110,9 @@ impl Disk for ThreadDisk {
     }
 
     fn submit(&mut self, id: IoId, io: Io) {
-        let decided = self.target.decide(&io);
-        let flight = Flight::new(id, io);
-        match decided {
-            Some(result) => self.finished.push_back(flight.end(result)),
-            None => self.queued.push(flight),
+        match self.target.admit(id, io) {
+            Ok(flight) => self.queued.push(flight),
+            Err(done) => self.finished.push_back(done),
         }
     }
 
