@@ -229,6 +229,12 @@ impl EnginePool {
         self.mood.failed || self.pool().info().failed.is_some()
     }
 
+    /// For the report of a seed that failed.
+    pub fn space(&self) -> String {
+        let info = self.pool().info();
+        format!("{} free of {}, {} volumes, {:?}", info.free, info.size, info.volumes, self.hog)
+    }
+
     pub fn is_busy(&self) -> bool {
         self.under_way > 0 || self.pool().disk().in_flight() > 0
     }
@@ -251,10 +257,14 @@ impl EnginePool {
                 self.ask_pool(Op::Write { volume, position, offset, data });
                 self.hog = Some((volume, eaten + BITE as u64));
             }
-            Some((volume, eaten)) if !full && eaten > 0 => {
-                self.ask_pool(Op::Delete { volume, snapshots: engine::SnapshotsOfDeleted::Delete });
-                self.hog = None;
-            }
+            // A pool that is too busy refuses; so it is asked until the hog is gone.
+            Some((volume, eaten)) if !full && eaten > 0 => match self.pool().volume_named(HOG) {
+                Some(_) => {
+                    let snapshots = engine::SnapshotsOfDeleted::Delete;
+                    self.ask_pool(Op::Delete { volume, snapshots });
+                }
+                None => self.hog = None,
+            },
             _ => {}
         }
     }

@@ -167,7 +167,9 @@ impl World {
 
     /// For the report of a seed that failed.
     fn describe(&self) -> String {
-        let mut lines = Vec::new();
+        let pools = self.nodes.iter().map(|(id, node)| (id, node.pool.space()));
+        let mut lines: Vec<String> =
+            pools.map(|(id, space)| format!("  pool of node {id}: {space}")).collect();
         for (volume, object) in &self.catalog.objects {
             lines.push(format!("  volume {}: {object:?}", volume.0));
             for (id, node) in &self.nodes {
