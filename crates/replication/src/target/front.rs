@@ -220,6 +220,9 @@ impl Target {
         }
         let Request::Write { offset, data, .. } = request else { return Admission::Taken };
         let len = data.len() as u64;
+        if self.laggard(now).is_some() {
+            return Admission::Wait;
+        }
         match self.spend_credit(self.cost_of(*offset, ByteLen(len)), now) {
             Admission::Taken if !self.rounds.allows(len) => Admission::Wait,
             admission => admission,

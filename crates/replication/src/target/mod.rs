@@ -10,6 +10,7 @@ mod commands;
 mod front;
 mod holds;
 mod lease;
+mod pace;
 mod peer;
 mod plan;
 mod reads;

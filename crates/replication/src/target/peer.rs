@@ -4,6 +4,7 @@ use block::{ByteLen, Position, Seq};
 use crate::membership::Member;
 use crate::message::{Leaving, Refusal, Welcome};
 use crate::replica::LinkId;
+use crate::target::pace::Milestone;
 use crate::target::rounds::Round;
 use crate::words::{Boot, Moment, ReplicaId};
 
@@ -57,6 +58,7 @@ pub struct Peer {
     pub held: Seq,
     pub durable: Seq,
     pub headroom: ByteLen,
+    pub milestone: Milestone,
     /// When the newest renewal that it confirmed was sent.
     pub renewed: Option<Moment>,
     /// It started dirty and cannot prove that nothing was lost; until it holds this.
@@ -81,6 +83,7 @@ impl Peer {
             held: Seq(0),
             durable: Seq(0),
             headroom: ByteLen(0),
+            milestone: Milestone::default(),
             renewed: None,
             regressed: None,
             facts: None,

@@ -85,7 +85,12 @@ impl Target {
             rounds: self.rounds.committed,
             holds_broken: self.holds.broken,
             last_hold: self.holds.last,
-            held_because: waits.then(|| self.why_held(now)),
+            held_because: match waits {
+                true => Some(self.why_held(now)),
+                false => self.laggard(now).map(|laggard| {
+                    format!("writes wait for replica {}, which is behind", laggard.0)
+                }),
+            },
         }
     }
 

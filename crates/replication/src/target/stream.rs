@@ -68,6 +68,7 @@ impl Target {
         peer.held = peer.held.max(held);
         peer.durable = peer.durable.max(durable);
         peer.headroom = headroom;
+        peer.milestone.held(peer.held, last, cx.now);
     }
 
     /// How far a quorum has the sequence. The books may go back, what was acknowledged does not.

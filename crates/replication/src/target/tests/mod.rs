@@ -1,6 +1,7 @@
 //! A target against replicas that do as they are told: one rule of the protocol each.
 mod batches;
 mod extents;
+mod pace;
 mod stage;
 
 use block::Seq;
