@@ -29,6 +29,8 @@ enum Area {
     Target,
     /// A hundred volumes that nobody uses
     Idle,
+    /// One loop over all sockets beside a task for each
+    Runtime,
 }
 
 /// Servers that ours are measured beside: a program, and the Debian package that has it.
@@ -47,13 +49,14 @@ impl Area {
             Area::Memory => "memory",
             Area::Target => "target",
             Area::Idle => "idle",
+            Area::Runtime => "runtime",
         }
     }
 
     /// What has to be there before: programs of others, and our own as it is shipped.
     fn prepare(self, log: &str) -> Result<()> {
         match self {
-            Area::Engine | Area::Memory => return Ok(()),
+            Area::Engine | Area::Memory | Area::Runtime => return Ok(()),
             Area::Target => install_peers(log)?,
             Area::Idle => {}
         }

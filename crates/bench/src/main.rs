@@ -65,12 +65,23 @@ enum Area {
         #[command(flatten)]
         common: served::Settings,
     },
+    /// One loop over all sockets beside a task for each: what the data plane is built on
+    Runtime {
+        #[command(flatten)]
+        common: served::Settings,
+        /// Only lines whose name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+    },
     /// The process that `memory` starts and kills
     #[command(hide = true)]
     MemoryWriter(memory::Task),
     /// A process that opens a pool which no process has seen before it
     #[command(hide = true)]
     Opener(engine_area::OpenerTask),
+    /// A server that `runtime` measures
+    #[command(hide = true)]
+    RuntimeServer(served::RuntimeTask),
 }
 
 #[derive(Args)]
@@ -93,6 +104,8 @@ fn main() -> Result<()> {
         Area::Machines => machines::run(),
         Area::Target { common, only } => served::run_target(&common, &only),
         Area::Idle { common } => served::run_idle(&common),
+        Area::Runtime { common, only } => served::run_runtime(&common, &only),
+        Area::RuntimeServer(task) => served::serve_runtime(&task),
         Area::MemoryWriter(task) => memory::write(&task),
         Area::Opener(task) => engine_area::run_opener(&task),
     }

@@ -17,6 +17,8 @@ pub struct VolumeRecord {
     /// Which node each replica is on.
     pub places: BTreeMap<ReplicaId, NodeId>,
     pub hold_deadline: Span,
+    /// Operations that a replica may have under way at once; `None`: as many as the engine takes.
+    pub workers: Option<usize>,
     pub access: Access,
 }
 

@@ -73,6 +73,30 @@ fn a_login_without_a_quorum_fails_when_its_time_is_over() {
     site.stop(1);
 }
 
+/// Protects from a bound that is forgotten when a node starts again, and from one at which nothing
+/// moves any more.
+#[test]
+fn the_catalog_bounds_concurrent_operations_of_a_replica() {
+    let dir = dir("workers");
+    let mut site = Site::new(&dir);
+    (1..=3).for_each(|id| site.start(id, 256 * MIB));
+    let volume = site.create("table", 64 * MIB, &[1, 2, 3]);
+    (1..=3).for_each(|id| site.bound_workers(volume, id, Some(1)));
+    let bound = |site: &Site, id| site.status(id).replicas[0].workers;
+    assert_eq!((1..=3).map(|id| bound(&site, id)).collect::<Vec<_>>(), [Some(1); 3]);
+    site.serve(volume, 1);
+    site.wait_healthy(1);
+    site.stop(3);
+    site.start(3, 256 * MIB);
+    assert_eq!(bound(&site, 3), None, "its pool does not know of the bound");
+    site.bound_workers(volume, 3, Some(1));
+    assert_eq!(bound(&site, 3), Some(1), "the catalog's first word brings it back");
+    site.wait_healthy(1);
+    site.bound_workers(volume, 3, None);
+    assert_eq!(bound(&site, 3), None);
+    (1..=3).for_each(|id| site.stop(id));
+}
+
 /// Protects from a target that never hears why it is refused: all its replicas are on other nodes,
 /// and have promised the start that it claims first to its predecessor.
 #[test]

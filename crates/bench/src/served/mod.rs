@@ -14,6 +14,7 @@ mod pace;
 mod peers;
 mod points;
 mod procs;
+mod runtime;
 mod server;
 mod session;
 mod site;
@@ -24,6 +25,7 @@ mod waiting;
 use std::path::PathBuf;
 
 pub use idle_area::run as run_idle;
+pub use runtime::{Task as RuntimeTask, run as run_runtime, serve as serve_runtime};
 pub use target_area::run as run_target;
 
 #[derive(clap::Args)]

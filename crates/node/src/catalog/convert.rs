@@ -56,6 +56,10 @@ pub fn known(object: &v1::Object) -> Result<Known, Unusable> {
                 0 => HOLD_DEADLINE,
                 millis => Span::millis(millis),
             },
+            workers: match volume.zvol_workers {
+                0 => None,
+                workers => usize::try_from(workers).ok(),
+            },
             access: access(volume),
         },
         deleting: volume.deleting,

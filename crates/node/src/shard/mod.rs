@@ -24,6 +24,7 @@ mod status;
 mod targets;
 mod vigil;
 mod volumes;
+mod workers;
 
 use std::io;
 use std::sync::mpsc::Receiver;

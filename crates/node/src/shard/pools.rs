@@ -1,5 +1,4 @@
 //! The pools of a shard, and what their disks finished.
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -190,29 +189,6 @@ impl Shard {
     pub(super) fn payload_pool(&self, volume: Option<VolumeNo>) -> Option<usize> {
         let own = volume.and_then(|number| self.volumes.get(number).replica.as_ref());
         own.map(|replica| replica.pool).or((!self.pools.is_empty()).then_some(0))
-    }
-}
-
-/// Operations that wait because a replica may have only so many under way.
-#[derive(Default)]
-pub struct Workers {
-    /// `None`: as many as the engine takes.
-    pub limit: Option<usize>,
-    pub under_way: usize,
-    pub waiting: VecDeque<(StoreTag, StoreOp)>,
-}
-
-impl Workers {
-    pub fn is_free(&self) -> bool {
-        self.waiting.is_empty() && self.limit.is_none_or(|limit| self.under_way < limit)
-    }
-
-    /// The next that may begin, now that others are done.
-    pub fn next(&mut self) -> Option<(StoreTag, StoreOp)> {
-        if self.limit.is_some_and(|limit| self.under_way >= limit) {
-            return None;
-        }
-        self.waiting.pop_front()
     }
 }
 

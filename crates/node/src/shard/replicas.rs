@@ -11,8 +11,9 @@ use tracing::{error, info};
 
 use super::Shard;
 use super::orders::{Answer, Refusal, ReplicaSpec};
-use super::pools::{OwnWork, Workers};
+use super::pools::OwnWork;
 use super::volumes::VolumeNo;
+use super::workers::Workers;
 use crate::store::Cut;
 
 /// The other end of a link.
@@ -43,7 +44,7 @@ pub struct Creation {
 
 impl ReplicaRun {
     pub fn answered(&mut self) {
-        self.workers.under_way -= 1;
+        self.workers.answered();
     }
 }
 
@@ -90,13 +91,10 @@ impl Shard {
                 Output::Store { tag, op } => {
                     let run = self.volumes.get_mut(number);
                     let replica = run.replica.as_mut().expect("it is running");
-                    if !replica.workers.is_free() {
-                        replica.workers.waiting.push_back((tag, op));
-                        continue;
-                    }
-                    replica.workers.under_way += 1;
                     let (pool, uid) = (replica.pool, run.uid);
-                    self.submit(pool, uid, tag, op);
+                    if let Some((tag, op)) = replica.workers.begin(tag, op) {
+                        self.submit(pool, uid, tag, op);
+                    }
                 }
                 Output::Send { link, message } => self.replica_says(number, link, message),
                 Output::Drop { link } => self.replica_drops(number, link),
@@ -117,7 +115,6 @@ impl Shard {
         while let Some(replica) = self.volumes.replica(number)
             && let Some((tag, op)) = replica.workers.next()
         {
-            replica.workers.under_way += 1;
             let (pool, uid) = (replica.pool, self.volumes.get(number).uid);
             self.submit(pool, uid, tag, op);
         }
@@ -197,7 +194,7 @@ impl Shard {
         }
         self.open_replica(pool, uid);
         if let Some(replica) = self.volumes.replica(creation.volume) {
-            replica.workers.limit = creation.workers;
+            replica.workers.set_limit(creation.workers);
         }
         self.volumes.wake(creation.volume);
         self.settle_replica(pool, uid, answer, Ok(creation.incarnation));

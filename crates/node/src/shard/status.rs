@@ -124,7 +124,7 @@ impl Shard {
                 size: info.size,
                 block_size: ByteLen(info.block_size.bytes()),
                 compression: info.compression,
-                workers: replica.workers.limit,
+                workers: replica.workers.limit(),
                 logical: info.logical,
                 stored: info.stored,
                 snapshots: replica.machine.snapshots().to_vec(),

@@ -153,6 +153,7 @@ impl Site {
             object,
             places: on.iter().map(|id| (ReplicaId(*id), NodeId(*id))).collect(),
             hold_deadline: self.hold,
+            workers: None,
             access: Access::default(),
         };
         self.records.lock().unwrap().insert(uid, record);
@@ -207,6 +208,14 @@ impl Site {
         let answer = Box::new(move |result| answer.send(result).unwrap());
         self.nodes[&NodeId(id)].shard.send(Order::CreateReplica { spec, answer });
         answered.recv().unwrap()
+    }
+
+    /// The catalog has another bound on concurrent operations now, and a node hears of it.
+    pub fn bound_workers(&self, uid: VolumeUid, on: u64, workers: Option<usize>) {
+        let mut records = self.records.lock().unwrap();
+        let record = records.get_mut(&uid).unwrap();
+        record.workers = workers;
+        self.nodes[&NodeId(on)].shard.send(Order::Record(Box::new(record.clone())));
     }
 
     pub fn serve(&self, uid: VolumeUid, on: u64) {
