@@ -12,8 +12,6 @@ pub enum CloseReason {
     Refused(#[from] LoginError),
     #[error("the login was not finished in time")]
     LoginTimeout,
-    #[error("too many connections wait for their login")]
-    TooManyLogins,
     #[error("nothing was heard for too long")]
     Silent,
     #[error("the same initiator port logged in anew")]

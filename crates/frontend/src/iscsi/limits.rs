@@ -18,8 +18,6 @@ pub struct Limits {
     pub silence_max: Duration,
     /// What a session is given to log out when its target goes away.
     pub drain_grace: Duration,
-    /// Connections that are not logged in. Each costs little, but nobody has vouched for it.
-    pub logins_max: usize,
     /// Sessions, discovery included.
     pub sessions_max: usize,
     /// The longest data segment that we take: our `MaxRecvDataSegmentLength`.
@@ -69,7 +67,6 @@ impl Default for Limits {
             ping_after: Duration::from_secs(30),
             silence_max: Duration::from_secs(60),
             drain_grace: Duration::from_secs(10),
-            logins_max: 256,
             sessions_max: 1024,
             segment_max: 256 * KIB,
             transfer_max: 16 * MIB,

@@ -15,6 +15,10 @@ use super::login::{Kind, Who};
 use super::session::{Flow, Identity, Session};
 
 /// The target side of iSCSI, without sockets.
+///
+/// How many connections there may be that have not logged in is for the owner to decide, who has doors for
+/// other protocols as well: it drops those that are [`Portal::is_unproved`] with `Event::Lost`. Each
+/// has its time (`Limits::login_time_max`), and costs no more than the text of a request.
 pub struct Portal {
     limits: Limits,
     random: Random,
@@ -96,6 +100,13 @@ impl Portal {
         self.conns.get_mut(&conn).map(Conn::landing).unwrap_or_default()
     }
 
+    /// Whether it has still to say who it is, and to prove it where that is asked for. One whose login
+    /// waits for its target has done so.
+    pub fn is_unproved(&self, conn: ConnNo) -> bool {
+        let login = |conn: &Conn| matches!(conn.phase, Phase::Login(_)) && conn.nexus().is_none();
+        self.conns.get(&conn).is_some_and(login)
+    }
+
     /// Whether to receive more. What was received already may be given nevertheless. Ask after
     /// every step: it changes with answers too.
     pub fn wants_bytes(&self, conn: ConnNo) -> bool {
@@ -103,12 +114,6 @@ impl Portal {
     }
 
     fn accept(&mut self, lent: &mut Lent<'_>, conn: ConnNo, portal: String) {
-        let is_login = |conn: &&Conn| matches!(conn.phase, Phase::Login(_));
-        if self.conns.values().filter(is_login).count() >= self.limits.logins_max {
-            let reason = Some(CloseReason::TooManyLogins);
-            lent.out.push(Output::Close { conn, reason });
-            return;
-        }
         self.conns.insert(conn, Conn::new(conn, portal, lent.now, &self.limits));
     }
 

@@ -1,18 +1,20 @@
 //! Where connections come in, and what is thought of those who have not said yet who they are.
 //!
 //! Whoever has proved nothing costs little and not for long: it has a deadline, there are only so many of
-//! its kind, the oldest goes when one more comes, and handshakes have their share of the time. So a
-//! flood of them is no reason for others to wait; and a shortage of descriptors is none to stop listening.
-use std::collections::VecDeque;
+//! its kind ([`super::unproved`] has the rule), and handshakes have their share of the time. So a flood
+//! of them locks nobody out; and a shortage of descriptors is no reason to stop listening.
 use std::io;
 
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Token};
-use replication::words::{Moment, NodeId, Span};
+use replication::words::{NodeId, Span};
+use slab::Slab;
 use tracing::{debug, warn};
 
+use super::iscsi::Iscsi;
 use super::lines::{Line, Role};
 use super::peers::{Incoming, Stage};
+use super::unproved::{Awaited, Crowd, Unproved};
 use super::{LISTENERS_FROM, Shard};
 use crate::net::socket::{Socket, Stream};
 
@@ -22,8 +24,9 @@ const GREETING: Span = Span::secs(5);
 /// How long a client of NBD may take until it has chosen a volume.
 const NEGOTIATION: Span = Span::secs(10);
 
-/// Connections of a kind that have proved nothing.
-const UNPROVED_MAX: usize = 256;
+/// Connections that wait in the kernel to be accepted: twice [`super::unproved::UNPROVED_MAX`], as many as
+/// are let in within two seconds if all before them are silent. Who waits does not give up before its turn.
+const BACKLOG: i32 = 1024;
 
 /// Connections that are accepted between two ticks: those with a handshake of TLS, which takes some 0.2
 /// ms of the loop's time, and others.
@@ -66,36 +69,21 @@ pub struct Door {
     left: usize,
 }
 
-/// A connection that has until then to say who it is.
-#[derive(Clone, Copy, Debug)]
-struct Awaited {
-    at: usize,
-    number: u64,
-    until: Moment,
-}
-
-/// Connections that had proved nothing when they were last looked at; of each kind the oldest first.
-#[derive(Debug, Default)]
-pub struct Unproved {
-    incoming: VecDeque<Awaited>,
-    outgoing: VecDeque<Awaited>,
-    nbd: VecDeque<Awaited>,
-}
-
-impl Unproved {
-    fn kinds(&mut self) -> [&mut VecDeque<Awaited>; 3] {
-        [&mut self.incoming, &mut self.outgoing, &mut self.nbd]
-    }
-}
-
 impl Shard {
     /// Listens from now on; `listener` does not block.
     pub fn listen(&mut self, mut listener: Listener, service: Service) -> io::Result<()> {
         let token = Token(LISTENERS_FROM + self.doors.len());
         let registry = self.poll.registry();
+        // Whoever bound it has given it a shorter queue.
         match &mut listener {
-            Listener::Tcp(socket) => registry.register(socket, token, Interest::READABLE)?,
-            Listener::Unix(socket) => registry.register(socket, token, Interest::READABLE)?,
+            Listener::Tcp(socket) => {
+                rustix::net::listen(&*socket, BACKLOG)?;
+                registry.register(socket, token, Interest::READABLE)?;
+            }
+            Listener::Unix(socket) => {
+                rustix::net::listen(&*socket, BACKLOG)?;
+                registry.register(socket, token, Interest::READABLE)?;
+            }
         }
         self.doors.push(Door { listener, service, knocked: false, left: 0 });
         Ok(())
@@ -121,6 +109,12 @@ impl Shard {
                     break;
                 }
                 let service = door.service;
+                if !self.has_room(service) {
+                    // They stay where they are; the next tick looks again.
+                    self.doors[at].left = 0;
+                    break;
+                }
+                let door = &mut self.doors[at];
                 match door.listener.accept() {
                     Ok(stream) => {
                         door.left -= 1;
@@ -149,18 +143,16 @@ impl Shard {
         }
         let added = match service {
             Service::Peers => self.add_incoming(stream),
-            Service::Nbd => self.add_nbd(Socket::new(stream)).map(Some),
-            Service::Iscsi => self.add_iscsi(Socket::new(stream)).map(|()| None),
+            Service::Nbd => self.add_nbd(Socket::new(stream)),
+            Service::Iscsi => self.add_iscsi(Socket::new(stream)),
         };
         match added {
-            Ok(Some(at)) => self.await_proof(at),
-            // The portal looks after its own.
-            Ok(None) => {}
+            Ok(at) => self.await_proof(at),
             Err(error) => warn!(?service, %error, "a connection cannot be watched"),
         }
     }
 
-    fn add_incoming(&mut self, stream: Stream) -> io::Result<Option<usize>> {
+    fn add_incoming(&mut self, stream: Stream) -> io::Result<usize> {
         let socket = match &self.config.tls {
             None => Socket::new(stream),
             Some(sessions) => {
@@ -168,40 +160,57 @@ impl Shard {
                 secured.map_err(io::Error::other)?
             }
         };
-        self.add_line(socket, Role::Incoming(Incoming::Greeting(Vec::new()))).map(Some)
+        self.add_line(socket, Role::Incoming(Incoming::Greeting(Vec::new())))
+    }
+
+    fn has_room(&mut self, service: Service) -> bool {
+        let (lines, iscsi) = (&self.lines, &self.iscsi);
+        let crowd = match service {
+            Service::Peers => &mut self.unproved.peers,
+            Service::Nbd => &mut self.unproved.nbd,
+            Service::Iscsi => &mut self.unproved.iscsi,
+        };
+        crowd.has_room(self.now, |it| is_awaited(lines, iscsi, it))
     }
 
     /// A connection has to prove itself from now on.
     pub(super) fn await_proof(&mut self, at: usize) {
         let Some(line) = self.lines.get(at) else { return };
-        let (number, now) = (line.number, self.now);
-        let (kind, time) = match &line.role {
-            Role::Incoming(_) => (&mut self.unproved.incoming, GREETING),
-            Role::Outgoing(_) => (&mut self.unproved.outgoing, GREETING),
-            Role::Nbd(_) => (&mut self.unproved.nbd, NEGOTIATION),
-            Role::Iscsi(_) | Role::Busy => return,
-        };
-        kind.push_back(Awaited { at, number, until: now + time });
-        if kind.len() > UNPROVED_MAX {
-            self.make_room();
+        let it = Awaited { at, number: line.number, since: line.since, until: None };
+        let until = |time: Span| Some(self.now + time);
+        match &line.role {
+            Role::Outgoing(outgoing) => {
+                let it = Awaited { until: until(GREETING), ..it };
+                self.unproved.called(outgoing.node, it);
+            }
+            Role::Incoming(_) => {
+                let it = Awaited { until: until(GREETING), ..it };
+                self.newcomer(|unproved| &mut unproved.peers, it);
+            }
+            Role::Nbd(_) => {
+                let it = Awaited { until: until(NEGOTIATION), ..it };
+                self.newcomer(|unproved| &mut unproved.nbd, it);
+            }
+            // The portal looks after the time that logins take.
+            Role::Iscsi(_) => self.newcomer(|unproved| &mut unproved.iscsi, it),
+            Role::Busy => {}
         }
     }
 
-    /// The oldest of too many go: who means well has proved itself long before.
-    fn make_room(&mut self) {
-        let mut too_many = Vec::new();
-        let lines = &self.lines;
-        for kind in self.unproved.kinds() {
-            kind.retain(|it| lines.get(it.at).is_some_and(|line| line.is_awaited(it.number)));
-            let over = kind.len().saturating_sub(UNPROVED_MAX);
-            too_many.extend(kind.drain(..over));
+    fn newcomer(&mut self, crowd: impl Fn(&mut Unproved) -> &mut Crowd, it: Awaited) {
+        crowd(&mut self.unproved).expect(it);
+        while let Some(oldest) = crowd(&mut self.unproved).one_too_many() {
+            if is_awaited(&self.lines, &self.iscsi, &oldest) {
+                let reason = "too many connections wait to be greeted, and it is the oldest";
+                self.refuse_line(oldest.at, reason);
+            }
         }
-        for it in too_many {
-            self.refuse_line(
-                it.at,
-                "too many connections wait to be greeted, and it is the oldest",
-            );
-        }
+    }
+
+    /// Whether this node may call another once more. The target asks again soon.
+    pub(super) fn may_call(&mut self, node: NodeId) -> bool {
+        let (lines, iscsi) = (&self.lines, &self.iscsi);
+        self.unproved.may_call(node, |it| is_awaited(lines, iscsi, it))
     }
 
     pub(super) fn tick_doors(&mut self) {
@@ -209,20 +218,9 @@ impl Shard {
             let handshakes = door.service == Service::Peers && self.config.tls.is_some();
             door.left = if handshakes { HANDSHAKES } else { ACCEPTS };
         }
-        let (now, lines) = (self.now, &self.lines);
-        let mut late = Vec::new();
-        for kind in self.unproved.kinds() {
-            while let Some(first) = kind.front().copied() {
-                let awaited = lines.get(first.at).is_some_and(|line| line.is_awaited(first.number));
-                if awaited && now < first.until {
-                    break;
-                }
-                kind.pop_front();
-                late.extend(awaited.then_some(first.at));
-            }
-        }
-        for at in late {
-            self.refuse_line(at, "the greeting took too long");
+        let (lines, iscsi) = (&self.lines, &self.iscsi);
+        for late in self.unproved.late(self.now, |it| is_awaited(lines, iscsi, it)) {
+            self.refuse_line(late.at, "the greeting took too long");
         }
     }
 
@@ -279,15 +277,17 @@ impl Whom {
     }
 }
 
-impl Line {
-    /// Whether it is this one, and has still to prove itself.
-    fn is_awaited(&self, number: u64) -> bool {
-        self.number == number
-            && match &self.role {
-                Role::Outgoing(outgoing) => !matches!(outgoing.stage, Stage::Up(_)),
-                Role::Incoming(incoming) => matches!(incoming, Incoming::Greeting(_)),
-                Role::Nbd(nbd) => !nbd.is_open(),
-                Role::Iscsi(_) | Role::Busy => false,
-            }
+/// Whether it is still this one, and has still to prove itself.
+fn is_awaited(lines: &Slab<Line>, iscsi: &Iscsi, it: &Awaited) -> bool {
+    let Some(line) = lines.get(it.at).filter(|line| line.number == it.number) else { return false };
+    match &line.role {
+        Role::Outgoing(outgoing) => !matches!(outgoing.stage, Stage::Up(_)),
+        Role::Incoming(incoming) => matches!(incoming, Incoming::Greeting(_)),
+        Role::Nbd(nbd) => !nbd.is_open(),
+        Role::Iscsi(conn) => iscsi.is_unproved(*conn),
+        Role::Busy => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,13 +82,17 @@ impl Iscsi {
         self.portal.landing(conn)
     }
 
+    pub fn is_unproved(&self, conn: ConnNo) -> bool {
+        self.portal.is_unproved(conn)
+    }
+
     pub fn wants_bytes(&self, conn: ConnNo) -> bool {
         self.portal.wants_bytes(conn)
     }
 }
 
 impl Shard {
-    pub(super) fn add_iscsi(&mut self, socket: Socket) -> io::Result<()> {
+    pub(super) fn add_iscsi(&mut self, socket: Socket) -> io::Result<usize> {
         let portal = match socket.tcp().map(|tcp| tcp.local_addr()) {
             Some(Ok(address)) => address.to_string(),
             _ => return Err(io::Error::other("iSCSI is served over TCP")),
@@ -97,7 +101,7 @@ impl Shard {
         let at = self.add_line(socket, Role::Iscsi(conn))?;
         self.iscsi.lines.insert(conn, at);
         self.step_portal(Event::Accepted { conn, portal });
-        Ok(())
+        Ok(at)
     }
 
     fn since_start(&self) -> Duration {

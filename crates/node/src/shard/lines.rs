@@ -6,6 +6,7 @@ use frontend::iscsi::{ConnNo, Event};
 use frontend::piece::Piece;
 use mio::Token;
 use mio::event::Event as PollEvent;
+use replication::words::Moment;
 use tracing::debug;
 
 use super::doors::Whom;
@@ -42,6 +43,7 @@ pub struct Line {
     pub role: Role,
     /// Places are given anew; this number is not.
     pub number: u64,
+    pub since: Moment,
     /// It is among those that may have more to read.
     readable: bool,
     /// The other side sends no more: there is an end to be read behind what is there.
@@ -66,6 +68,7 @@ impl Shard {
             socket,
             role,
             number,
+            since: self.now,
             readable: false,
             ending: false,
             paused: false,

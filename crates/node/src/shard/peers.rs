@@ -56,6 +56,9 @@ impl Shard {
         let Some(address) = self.nodes.get(&node).copied() else {
             return debug!(%node, "the catalog does not tell yet where the node is");
         };
+        if !self.may_call(node) {
+            return debug!(%node, "enough calls to the node wait for their answer");
+        }
         let outgoing = Outgoing { node, volume: number, replica, link, stage: Stage::Connecting };
         match self.dial(address, outgoing) {
             Ok(line) => {

@@ -362,15 +362,13 @@ fn a_login_has_its_time() {
 }
 
 #[test]
-fn logins_and_sessions_are_counted() {
-    let mut world = World::new(Limits { logins_max: 2, sessions_max: 1, ..Limits::default() });
+fn sessions_are_counted() {
+    let mut world = World::new(Limits { sessions_max: 1, ..Limits::default() });
     world.log_in(ConnNo(1), &login(0x87, ""));
     for conn in [2, 3] {
         world.accept(ConnNo(conn));
     }
     world.nothing_asked();
-    world.accept(ConnNo(4));
-    assert_eq!(world.closed(ConnNo(4)), Some(CloseReason::TooManyLogins));
     world.send_on(ConnNo(2), &login(0x87, "").byte(13, 99));
     world.asked();
     world.found(ConnNo(2), Access::default());
@@ -383,4 +381,17 @@ fn logins_and_sessions_are_counted() {
     world.found(ConnNo(3), Access::default());
     assert!(matches!(world.asked[0], Output::Close { conn: ConnNo(1), .. }));
     assert!(matches!(world.asked[1], Output::Login { replaces: Some(NexusId(1)), .. }));
+}
+
+/// Protects those from being pushed out of a crowd who have proved who they are, and wait for the target.
+#[test]
+fn a_connection_is_unproved_until_its_login_is_negotiated() {
+    let mut world = world();
+    assert!(world.portal.is_unproved(CONN));
+    world.send(&login(0x87, ""));
+    world.asked();
+    assert!(world.portal.is_unproved(CONN), "its secret may be asked for");
+    world.found(CONN, Access::default());
+    assert!(!world.portal.is_unproved(CONN), "the owner logs it in");
+    assert!(!world.portal.is_unproved(ConnNo(99)), "there is none");
 }

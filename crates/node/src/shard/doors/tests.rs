@@ -1,0 +1,107 @@
+//! Protects from floods that lock others out. Time is what the tests say it is.
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use mio::Poll;
+use replication::replica::LinkId;
+use replication::words::{Boot, ReplicaId, VolumeUid};
+
+use super::super::unproved::{CALLS_MAX, GRACE, UNPROVED_MAX};
+use super::super::{Config, Sender};
+use super::*;
+
+fn shard() -> Shard {
+    let poll = Poll::new().unwrap();
+    let (_, orders) = Sender::new(Shard::waker(&poll).unwrap());
+    let config = Config { node: NodeId(1), boot: Boot(1), tls: None };
+    Shard::new(config, poll, orders, Box::new(|_| {}))
+}
+
+fn listening(shard: &mut Shard, service: Service) -> SocketAddr {
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = listener.local_addr().unwrap();
+    shard.listen(Listener::Tcp(listener), service).unwrap();
+    address
+}
+
+fn connect(to: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&to, Duration::from_millis(500)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    stream
+}
+
+/// Everybody who knocks comes in, as far as one tick allows.
+fn let_in(shard: &mut Shard) {
+    shard.tick_doors();
+    shard.knocked(0);
+    while shard.somebody_waits() {
+        shard.open_doors();
+    }
+}
+
+fn is_closed(mut stream: &TcpStream) -> bool {
+    loop {
+        match stream.read(&mut [0; 100]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() == ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+/// Of every kind: whoever comes waits a moment, and then takes the place of the oldest.
+#[test]
+fn a_crowd_that_is_silent_makes_room_for_who_comes_behind() {
+    for service in [Service::Nbd, Service::Iscsi, Service::Peers] {
+        let mut shard = shard();
+        let address = listening(&mut shard, service);
+        let crowd: Vec<TcpStream> = (0..UNPROVED_MAX).map(|_| connect(address)).collect();
+        let_in(&mut shard);
+        assert_eq!(shard.lines.len(), UNPROVED_MAX, "{service:?}");
+
+        let late = connect(address);
+        let_in(&mut shard);
+        assert_eq!(shard.lines.len(), UNPROVED_MAX, "{service:?}: all are young");
+        assert!(!is_closed(&crowd[0]) && !is_closed(&late), "{service:?}: nobody is sent away");
+
+        shard.now = shard.now + GRACE;
+        let_in(&mut shard);
+        assert_eq!(shard.lines.len(), UNPROVED_MAX, "{service:?}");
+        assert!(is_closed(&crowd[0]), "{service:?}: the oldest goes");
+        assert!(!is_closed(&crowd[1]) && !is_closed(&late), "{service:?}: and nobody else");
+        let port = late.local_addr().unwrap().to_string();
+        let places = shard.lines.iter().map(|(at, _)| at).collect::<Vec<_>>();
+        assert!(places.into_iter().any(|at| shard.address_of(at) == port), "{service:?}: it is in");
+    }
+}
+
+/// Protects a node with many volumes from itself: its calls push one another out, none is ever answered.
+#[test]
+fn calls_to_peers_are_paced_and_never_pushed_out() {
+    let mut shard = shard();
+    let silent = std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    for node in [2, 3] {
+        shard.nodes.insert(NodeId(node), silent.local_addr().unwrap());
+    }
+    let volume = shard.volumes.number(VolumeUid([1; 16]));
+    let call_all = |shard: &mut Shard| {
+        for number in 0..1000 {
+            let node = NodeId(2 + number % 2);
+            shard.call(volume, ReplicaId(number), node, LinkId(number));
+        }
+    };
+    call_all(&mut shard);
+    let called = |shard: &Shard| shard.lines.iter().map(|(_, it)| it.number).collect::<Vec<_>>();
+    let first = called(&shard);
+    assert_eq!(first.len(), 2 * CALLS_MAX, "so many to each");
+    shard.now = shard.now + GRACE;
+    shard.tick_doors();
+    call_all(&mut shard);
+    assert_eq!(called(&shard), first, "the first are waited for");
+    shard.now = shard.now + GREETING;
+    shard.tick_doors();
+    assert_eq!(called(&shard), [], "but not for ever");
+    call_all(&mut shard);
+    assert_eq!(called(&shard).len(), 2 * CALLS_MAX);
+}
