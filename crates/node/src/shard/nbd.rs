@@ -204,12 +204,17 @@ impl Shard {
             Ok(()) => self.export_of(volume).ok_or(OpenError::Unknown),
             Err(error) => Err(open_error(&error)),
         };
+        let failed = export.is_err();
         self.with_nbd(at, |_, nbd| {
-            if export.is_err() {
+            if failed {
                 nbd.open = None;
             }
             nbd.machine.opened(export, &mut nbd.out);
         });
+        if failed {
+            // It may ask for something else, but not wait for ever before it does.
+            self.await_proof(at);
+        }
     }
 
     pub(super) fn nbd_replied(
