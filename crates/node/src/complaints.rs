@@ -6,8 +6,9 @@ use replication::words::{Moment, Span};
 /// The same is said again after so long.
 const AGAIN: Span = Span::secs(30);
 
-/// Different things within that time. Whoever brings more is not worth a line each.
-const DIFFERENT_MAX: usize = 64;
+/// Different things of one kind within that time. Whoever brings more is not worth a line each; what is of
+/// another kind is told all the same.
+const DIFFERENT_MAX: usize = 32;
 
 #[derive(Debug)]
 struct Said {
@@ -18,13 +19,14 @@ struct Said {
 
 #[derive(Debug, Default)]
 pub struct Complaints {
-    said: HashMap<String, Said>,
+    kinds: HashMap<&'static str, HashMap<String, Said>>,
 }
 
 impl Complaints {
     /// Whether it is to be said now, and how often it was not said before.
-    pub fn due(&mut self, what: &str, now: Moment) -> Option<u64> {
-        if let Some(said) = self.said.get_mut(what) {
+    pub fn due(&mut self, kind: &'static str, what: &str, now: Moment) -> Option<u64> {
+        let all = self.kinds.entry(kind).or_default();
+        if let Some(said) = all.get_mut(what) {
             if now < said.at + AGAIN {
                 said.kept_back += 1;
                 return None;
@@ -32,13 +34,13 @@ impl Complaints {
             said.at = now;
             return Some(std::mem::take(&mut said.kept_back));
         }
-        if self.said.len() >= DIFFERENT_MAX {
-            self.said.retain(|_, said| now < said.at + AGAIN);
+        if all.len() >= DIFFERENT_MAX {
+            all.retain(|_, said| now < said.at + AGAIN);
         }
-        if self.said.len() >= DIFFERENT_MAX {
+        if all.len() >= DIFFERENT_MAX {
             return None;
         }
-        self.said.insert(what.into(), Said { at: now, kept_back: 0 });
+        all.insert(what.into(), Said { at: now, kept_back: 0 });
         Some(0)
     }
 }
@@ -51,11 +53,11 @@ mod tests {
     fn the_same_is_said_once_and_counted() {
         let mut complaints = Complaints::default();
         let later = Moment(0) + AGAIN;
-        assert_eq!(complaints.due("no", Moment(0)), Some(0));
-        assert_eq!(complaints.due("no", Moment(1)), None);
-        assert_eq!(complaints.due("never", Moment(1)), Some(0));
-        assert_eq!(complaints.due("no", later), Some(1));
-        assert_eq!(complaints.due("no", later), None);
+        assert_eq!(complaints.due("kind", "no", Moment(0)), Some(0));
+        assert_eq!(complaints.due("kind", "no", Moment(1)), None);
+        assert_eq!(complaints.due("kind", "never", Moment(1)), Some(0));
+        assert_eq!(complaints.due("kind", "no", later), Some(1));
+        assert_eq!(complaints.due("kind", "no", later), None);
     }
 
     /// Protects from memory and logs that strangers fill.
@@ -63,11 +65,13 @@ mod tests {
     fn a_flood_of_different_things_is_cut() {
         let mut complaints = Complaints::default();
         let said = |complaints: &mut Complaints, now: Moment| {
-            (0..1000).filter(|it| complaints.due(&format!("{now:?} {it}"), now).is_some()).count()
+            let what = |it: &i32| format!("{now:?} {it}");
+            (0..1000).filter(|it| complaints.due("flood", &what(it), now).is_some()).count()
         };
         assert_eq!(said(&mut complaints, Moment(0)), DIFFERENT_MAX);
         assert_eq!(said(&mut complaints, Moment(1)), 0);
+        assert_eq!(complaints.due("other", "hidden?", Moment(1)), Some(0), "what else is wrong");
         assert_eq!(said(&mut complaints, Moment(0) + AGAIN), DIFFERENT_MAX);
-        assert!(complaints.said.len() <= DIFFERENT_MAX);
+        assert!(complaints.kinds.values().all(|said| said.len() <= DIFFERENT_MAX));
     }
 }

@@ -165,7 +165,7 @@ fn complaining() -> impl Fn(Option<SocketAddr>, &Refused) + Send + Sync + 'stati
     move |from, why| {
         let what = format!("{:?} {why}", from.map(|from| from.ip()));
         let mut complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = complaints.due(&what, clock::now()) {
+        if let Some(before) = complaints.due("admin", &what, clock::now()) {
             warn!(?from, %why, before, "an administrator is refused");
         }
     }

@@ -126,7 +126,7 @@ impl Shard {
                         // Descriptors come back, or nothing helps: the next tick tries again.
                         door.left = 0;
                         let what = format!("{service:?}: {error}");
-                        if let Some(before) = self.complaints.due(&what, self.now) {
+                        if let Some(before) = self.complaints.due("accept", &what, self.now) {
                             warn!(?service, %error, before, "a connection cannot be accepted");
                         }
                     }
@@ -241,10 +241,8 @@ impl Shard {
             address = self.nodes.get(&node).map(ToString::to_string).unwrap_or_default();
         }
         let host = address.rsplit_once(':').map_or(&address[..], |(host, _)| host);
-        let Some(before) = self.complaints.due(&format!("{whom:?} {host} {reason}"), self.now)
-        else {
-            return;
-        };
+        let (kind, what) = (whom.kind(), format!("{whom:?} {host} {reason}"));
+        let Some(before) = self.complaints.due(kind, &what, self.now) else { return };
         match whom {
             Whom::Called(node) => {
                 warn!(%node, address, reason, before, "a peer cannot be spoken with");
@@ -267,6 +265,15 @@ pub enum Whom {
 }
 
 impl Whom {
+    fn kind(self) -> &'static str {
+        match self {
+            Whom::Called(_) => "called",
+            Whom::Caller => "caller",
+            Whom::Client => "client",
+            Whom::Initiator => "initiator",
+        }
+    }
+
     pub fn of(role: &Role) -> Whom {
         match role {
             Role::Outgoing(outgoing) => Whom::Called(outgoing.node),

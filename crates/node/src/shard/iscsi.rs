@@ -185,12 +185,16 @@ impl Shard {
         (volume, stage)
     }
 
-    fn find_iscsi(&self, name: &str, initiator: &str) -> Result<Found, OpenError> {
+    fn find_iscsi(&mut self, name: &str, initiator: &str) -> Result<Found, OpenError> {
         let (Some(volume), _) = self.volume_of_iqn(name) else { return Err(OpenError::Unknown) };
         let target = self.volumes.get(volume).target.as_ref().ok_or(OpenError::Unknown)?;
         let records::Access { chap, initiators } = &target.record.access;
         if !initiators.is_empty() && !initiators.iter().any(|known| known == initiator) {
-            warn!(volume = target.record.name, initiator, "an initiator is not allowed");
+            let what = format!("{} {initiator}", target.record.name);
+            if let Some(before) = self.complaints.due("not allowed", &what, self.now) {
+                let volume = &target.record.name;
+                warn!(volume, initiator, before, "an initiator is not allowed");
+            }
             return Err(OpenError::Denied);
         }
         let chap = chap.as_ref().map(|chap| Chap {
@@ -227,7 +231,11 @@ impl Shard {
         };
         let since = self.now;
         let target = self.volumes.target(volume).expect("it is served");
-        info!(volume = target.record.name, initiator = port.name, "an iSCSI initiator logs in");
+        let (volume_name, initiator) = (&target.record.name, &port.name);
+        let what = format!("{volume_name} {initiator}");
+        if let Some(before) = self.complaints.due("initiator logs in", &what, since) {
+            info!(volume = volume_name, initiator, before, "an iSCSI initiator logs in");
+        }
         let user = User {
             asker: Asker::Iscsi { nexus },
             protocol: Protocol::Iscsi,

@@ -160,7 +160,11 @@ impl Shard {
         let address = self.address_of(at);
         let since = self.now;
         let target = self.volumes.target(volume).expect("it is served");
-        info!(volume = target.record.name, address, "an NBD client logs in");
+        let host = address.rsplit_once(':').map_or(&address[..], |(host, _)| host);
+        let what = format!("{} {host}", target.record.name);
+        if let Some(before) = self.complaints.due("client logs in", &what, since) {
+            info!(volume = target.record.name, address, before, "an NBD client logs in");
+        }
         let user = User {
             asker: Asker::Nbd { line: at },
             protocol: Protocol::Nbd,

@@ -201,7 +201,12 @@ impl Shard {
         result: Result<(), LoginError>,
     ) {
         if let Err(error) = &result {
-            warn!(connection = connection.0, %error, "a login is refused");
+            let target = self.volumes.get(number).target.as_ref();
+            let volume = target.map_or("", |target| &target.record.name[..]);
+            let what = format!("{volume} {error}");
+            if let Some(before) = self.complaints.due("login", &what, self.now) {
+                warn!(volume, connection = connection.0, %error, before, "a login is refused");
+            }
         }
         match asker {
             Asker::Nbd { line } => self.nbd_logged_in(line, number, result),

@@ -75,7 +75,7 @@ impl Shard {
         let socket = match &self.config.tls {
             None if !address.ip().is_loopback() => {
                 let reason = "it is another machine, and this node was started without --tls";
-                if self.complaints.due(&format!("{node} {reason}"), self.now).is_some() {
+                if self.complaints.due("called", &format!("{node} {reason}"), self.now).is_some() {
                     warn!(%node, %address, reason, "a peer is not called");
                 }
                 return Err(io::Error::other(reason));
