@@ -5,6 +5,7 @@
 //! the owner's scratch memory behind it, in one call as well. With TLS all of that holds, and the
 //! scratch memory carries what is encrypted on its way.
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::time::Duration;
 
 use certs::session::{Session, SessionError};
 use certs::{Name, PeerError};
@@ -12,6 +13,7 @@ use frontend::piece::Piece;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustix::net::sockopt;
 
 use super::outbox::Outbox;
 use super::secure::Secure;
@@ -24,6 +26,15 @@ const GATHER: usize = 64;
 const LARGE: usize = 32 << 10;
 const NARROW: usize = 8 << 10;
 
+/// When somebody is gone who did not say so: as an initiator that is asked after 30 s whether it lives, and
+/// given up after 60 s. Clients of NBD cannot be asked, so the kernel does it, every 10 s from then on.
+const IDLE: Duration = Duration::from_secs(30);
+const PROBE_EVERY: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
+/// The same where something waits to be taken, and there is no silence: otherwise that takes a quarter of
+/// an hour. Who lives and does not read for so long is gone as well.
+const UNTAKEN_MAX_MS: u32 = 60_000;
+
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
@@ -31,6 +42,18 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// For a connection that somebody else made: nothing waits to be joined with more, and the kernel sees
+    /// to it that a machine that vanished is noticed.
+    pub fn prepare(&self) -> io::Result<()> {
+        let Stream::Tcp(tcp) = self else { return Ok(()) };
+        tcp.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(tcp, true)?;
+        sockopt::set_tcp_keepidle(tcp, IDLE)?;
+        sockopt::set_tcp_keepintvl(tcp, PROBE_EVERY)?;
+        sockopt::set_tcp_keepcnt(tcp, PROBES)?;
+        Ok(sockopt::set_tcp_user_timeout(tcp, UNTAKEN_MAX_MS)?)
+    }
+
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.read_vectored(&mut [IoSliceMut::new(into)])
     }

@@ -136,9 +136,7 @@ impl Shard {
     }
 
     fn accepted(&mut self, stream: Stream, service: Service) {
-        if let Stream::Tcp(tcp) = &stream
-            && let Err(error) = tcp.set_nodelay(true)
-        {
+        if let Err(error) = stream.prepare() {
             return debug!(%error, "a connection was gone before it began");
         }
         let added = match service {

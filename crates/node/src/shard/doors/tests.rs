@@ -105,3 +105,21 @@ fn calls_to_peers_are_paced_and_never_pushed_out() {
     call_all(&mut shard);
     assert_eq!(called(&shard).len(), 2 * CALLS_MAX);
 }
+
+/// Protects from clients that vanished without a word, and hold their sessions for ever.
+#[test]
+fn the_kernel_looks_after_those_who_vanish() {
+    for service in [Service::Nbd, Service::Iscsi, Service::Peers] {
+        let mut shard = shard();
+        let _client = connect(listening(&mut shard, service));
+        let_in(&mut shard);
+        let (_, line) = shard.lines.iter().next().unwrap();
+        let tcp = line.socket.tcp().unwrap();
+        assert!(rustix::net::sockopt::socket_keepalive(tcp).unwrap(), "{service:?}");
+        let idle = rustix::net::sockopt::tcp_keepidle(tcp).unwrap();
+        let every = rustix::net::sockopt::tcp_keepintvl(tcp).unwrap();
+        let count = rustix::net::sockopt::tcp_keepcnt(tcp).unwrap();
+        assert_eq!(idle + every * count, Duration::from_secs(60), "{service:?}");
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(tcp).unwrap(), 60_000, "{service:?}");
+    }
+}
