@@ -28,6 +28,8 @@ pub struct Secure {
     session: Session,
     /// Encrypted, and not taken by the kernel yet.
     unsent: Vec<u8>,
+    /// Something of the other side has arrived.
+    begun: bool,
     ended: bool,
 }
 
@@ -59,7 +61,11 @@ impl Secure {
     pub fn new(mut session: Session) -> Result<Secure, SessionError> {
         let mut unsent = Vec::new();
         session.receive(&mut [], |_| {}, &mut unsent)?;
-        Ok(Secure { session, unsent, ended: false })
+        Ok(Secure { session, unsent, begun: false, ended: false })
+    }
+
+    pub fn is_begun(&self) -> bool {
+        self.begun
     }
 
     pub fn unsent(&self) -> usize {
@@ -90,6 +96,7 @@ impl Secure {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::Nothing),
             Err(error) => return Err(error),
         };
+        self.begun = true;
         let more = rest + got == wire.len();
         let wire = &mut wire[..rest + got];
         if !self.session.is_ready() && wire.starts_with(&PLAIN) {

@@ -133,13 +133,23 @@ impl Shard {
             line.paused = true;
             return false;
         }
+        let begins = matches!(line.role, Role::Incoming(_)) && !line.socket.is_begun();
+        if begins && self.handshakes.left == 0 {
+            line.readable = true;
+            self.handshakes.postponed.push(at);
+            return false;
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut role = std::mem::replace(&mut line.role, Role::Busy);
         let landing = match &mut role {
             Role::Iscsi(conn) => self.iscsi.landing(*conn),
             other => other.landing(),
         };
-        let more = match line.socket.read(landing, &mut scratch) {
+        let read = line.socket.read(landing, &mut scratch);
+        if begins && line.socket.is_begun() {
+            self.handshakes.left -= 1;
+        }
+        let more = match read {
             Ok(Got::Bytes { landed, scratch: len, more }) => {
                 let more = more || line.ending;
                 self.received(at, &mut role, landed, &scratch[..len]);

@@ -39,7 +39,7 @@ use slab::Slab;
 use crate::clock;
 use crate::complaints::Complaints;
 use crate::records::NodeBook;
-use doors::Door;
+use doors::{Door, Handshakes};
 use iscsi::Iscsi;
 use lines::{Line, Role};
 use pools::PoolRun;
@@ -101,6 +101,7 @@ pub struct Shard {
     doors: Vec<Door>,
     lines: Slab<Line>,
     unproved: Unproved,
+    handshakes: Handshakes,
     complaints: Complaints,
     iscsi: Iscsi,
     /// Lines that may have more to read than was taken.
@@ -144,6 +145,7 @@ impl Shard {
             doors: Vec::new(),
             lines: Slab::new(),
             unproved: Unproved::default(),
+            handshakes: Handshakes::default(),
             complaints: Complaints::default(),
             iscsi: Iscsi::default(),
             readable: Vec::new(),

@@ -1,8 +1,11 @@
 //! Protects from floods that lock others out. Time is what the tests say it is.
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use certs::session::Sessions;
+use certs::tls::Protocol;
+use certs::{Authority, Identity, Name, Validity};
 use mio::Poll;
 use replication::replica::LinkId;
 use replication::words::{Boot, ReplicaId, VolumeUid};
@@ -122,4 +125,59 @@ fn the_kernel_looks_after_those_who_vanish() {
         assert_eq!(idle + every * count, Duration::from_secs(60), "{service:?}");
         assert_eq!(rustix::net::sockopt::tcp_user_timeout(tcp).unwrap(), 60_000, "{service:?}");
     }
+}
+
+/// Sessions of two nodes of one site.
+fn sessions() -> [Sessions; 2] {
+    let name = format!("pollux-doors-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let authority = Authority::make(Validity::of_authority(SystemTime::now())).unwrap();
+    let made = [1, 2].map(|id| {
+        let valid = Validity::of_certificate(SystemTime::now());
+        let issued = authority.issue(&Name::node(id), &[], valid).unwrap();
+        let identity = Identity::load(&issued.write(&folder).unwrap()).unwrap();
+        Sessions::new(&identity, Protocol::Peer)
+    });
+    std::fs::remove_dir_all(folder).unwrap();
+    made
+}
+
+/// Takes what has arrived, as the loop does it.
+fn read(shard: &mut Shard) {
+    let places: Vec<usize> = shard.lines.iter().map(|(at, _)| at).collect();
+    places.into_iter().for_each(|at| shard.mark_readable(at));
+    shard.read_lines();
+    shard.send_lines();
+}
+
+/// Protects peers from being kept out by those who never begin a handshake, and the loop from those who do.
+#[test]
+fn handshakes_are_counted_when_they_begin() {
+    let [here, there] = sessions();
+    let mut shard = shard();
+    shard.config.tls = Some(here);
+    let address = listening(&mut shard, Service::Peers);
+    let silent: Vec<TcpStream> = (0..3 * HANDSHAKES).map(|_| connect(address)).collect();
+    let call = |_| {
+        let stream = Stream::Tcp(mio::net::TcpStream::from_std(connect(address)));
+        let mut caller = Socket::secured(stream, there.call(&Name::node(1)).unwrap()).unwrap();
+        caller.flush(&mut []).unwrap();
+        caller
+    };
+    let mut callers: Vec<Socket> = (0..HANDSHAKES + 1).map(call).collect();
+    let_in(&mut shard);
+    assert_eq!(shard.lines.len(), silent.len() + callers.len(), "who is silent takes nothing");
+    let answered = |callers: &mut Vec<Socket>| {
+        let mut scratch = vec![0; 256 << 10];
+        for caller in callers.iter_mut() {
+            caller.read(&mut [], &mut scratch).unwrap();
+        }
+        callers.iter().filter(|it| it.is_begun()).count()
+    };
+    read(&mut shard);
+    read(&mut shard);
+    assert_eq!(answered(&mut callers), HANDSHAKES);
+    shard.tick_doors();
+    read(&mut shard);
+    assert_eq!(answered(&mut callers), HANDSHAKES + 1, "the last has its turn as well");
 }
