@@ -1,8 +1,9 @@
 //! TLS without IO: whoever has sockets of its own carries the bytes.
 //!
 //! Bytes of the wire go in, content and answers come out, and the other way round. Nothing blocks and
-//! nothing is kept but the beginning of a record: what comes in is decrypted where it lies, and what is to
-//! go out is encrypted into the owner's memory. New keys are agreed on by themselves when a pair of them
+//! nothing is kept but the beginning of a record, which is copied here and back. What comes in is decrypted
+//! where it lies. What is to go out ends in the owner's memory; the library encrypts each record in memory
+//! that it allocates for it, and copies it from there. New keys are agreed on by themselves when a pair of them
 //! has seen as many records as it may.
 //!
 //! A client believes to be ready before the server has looked at its certificate; whether it was

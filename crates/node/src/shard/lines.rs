@@ -110,7 +110,9 @@ impl Shard {
 
     /// Takes what arrived, a fair share of each line.
     pub(super) fn read_lines(&mut self) {
-        for at in std::mem::take(&mut self.readable) {
+        let spare = std::mem::take(&mut self.spare);
+        let mut readable = std::mem::replace(&mut self.readable, spare);
+        for at in readable.drain(..) {
             let Some(line) = self.lines.get_mut(at) else { continue };
             line.readable = false;
             let mut more = true;
@@ -124,6 +126,7 @@ impl Shard {
                 self.mark_readable(at);
             }
         }
+        self.spare = readable;
     }
 
     /// Whether there may be more.
@@ -230,9 +233,12 @@ impl Shard {
     }
 
     pub(super) fn send_lines(&mut self) {
-        for at in std::mem::take(&mut self.unsent) {
+        let spare = std::mem::take(&mut self.spare);
+        let mut unsent = std::mem::replace(&mut self.unsent, spare);
+        for at in unsent.drain(..) {
             self.flush_line(at);
         }
+        self.spare = unsent;
     }
 
     pub(super) fn flush_line(&mut self, at: usize) {

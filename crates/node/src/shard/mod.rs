@@ -108,6 +108,8 @@ pub struct Shard {
     readable: Vec<usize>,
     /// Lines that have something to send.
     unsent: Vec<usize>,
+    /// Takes the place of one of these while it is worked at, and is kept for its memory.
+    spare: Vec<usize>,
     nodes: NodeBook,
     numbers: Numbers,
     now: Moment,
@@ -150,6 +152,7 @@ impl Shard {
             iscsi: Iscsi::default(),
             readable: Vec::new(),
             unsent: Vec::new(),
+            spare: Vec::new(),
             nodes: NodeBook::new(),
             numbers: Numbers::default(),
             now: clock::now(),
@@ -245,8 +248,9 @@ impl Shard {
         let mut quiet = false;
         loop {
             let stored = self.poll_pools();
-            let awake = self.volumes.take_awake();
+            let mut awake = self.volumes.take_awake();
             if awake.is_empty() && !stored && !self.pools.iter().any(PoolRun::is_ready) {
+                self.volumes.give_back(awake);
                 // What a pool began just now may be done already: looking once more is cheaper than
                 // going to sleep and being woken.
                 if !self.pools.iter().any(PoolRun::is_waiting)
@@ -257,10 +261,11 @@ impl Shard {
                 continue;
             }
             quiet = false;
-            for volume in awake {
+            for volume in awake.drain(..) {
                 self.run_replica(volume);
                 self.run_target(volume);
             }
+            self.volumes.give_back(awake);
         }
     }
 }
