@@ -25,7 +25,7 @@ pub const SCRATCH: usize = 256 << 10;
 /// Reads of one line before others get their turn.
 const READS: usize = 4;
 
-/// Bytes that may wait to be sent to a client that does not read: beyond this it is not read from
+/// Bytes that may wait to be sent to somebody who asks and does not read: beyond this it is not read from
 /// either.
 const UNSENT_MAX: usize = 64 << 20;
 
@@ -301,10 +301,15 @@ impl Shard {
 impl Line {
     fn wants_bytes(&self, iscsi: &Iscsi) -> bool {
         let room = self.socket.queued() < UNSENT_MAX;
-        room && match &self.role {
-            Role::Nbd(nbd) => nbd.machine.wants_bytes(),
-            Role::Iscsi(conn) => iscsi.wants_bytes(*conn),
-            Role::Outgoing(_) | Role::Incoming(_) | Role::Busy => true,
+        match &self.role {
+            Role::Nbd(nbd) => room && nbd.machine.wants_bytes(),
+            Role::Iscsi(conn) => room && iscsi.wants_bytes(*conn),
+            // A target asks for content, and may be slow to take it.
+            Role::Incoming(_) => room,
+            // What comes from a replica is what was asked of it, and acknowledgements, which make what
+            // waits for it less; how much may wait is bounded by the target's window. If both ends waited
+            // for the other to read first, neither would until the link is given up.
+            Role::Outgoing(_) | Role::Busy => true,
         }
     }
 }
@@ -319,3 +324,6 @@ impl Role {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
