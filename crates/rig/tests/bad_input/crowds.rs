@@ -9,10 +9,11 @@ use rig::nbd::Nbd;
 use rig::operator::Operator;
 use rig::site::Rig;
 
+use crate::initiator::Initiator;
 use crate::{VOLUME, connect, is_logged, until_closed};
 
-/// To each port.
-const CROWD: usize = 300;
+/// To each port; more than a node lets in of those who have proved nothing.
+const CROWD: usize = 600;
 
 /// The longest time that anybody has to say who it is: initiators, in their login.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -26,18 +27,15 @@ fn doors(rig: &Rig) -> [SocketAddr; 4] {
     [rig.nbd(1), rig.iscsi(1), rig.peers(1), rig.admin(1)]
 }
 
-/// Connect and say nothing, or half of the first word.
-pub fn silent_initiators(rig: &Rig) -> Result<Silent> {
-    let silent = Silent { since: Instant::now(), streams: Vec::new() };
-    let at = rig.iscsi(1);
-    silent.and(&[("iSCSI", at, b""), ("half an initiator", at, &[0x43, 0x87, 0, 0])])
-}
-
 impl Silent {
-    pub fn and_others(self, rig: &Rig) -> Result<Silent> {
+    /// Connect and say nothing, or half of the first word.
+    pub fn of_all_kinds(rig: &Rig) -> Result<Silent> {
+        let silent = Silent { since: Instant::now(), streams: Vec::new() };
         // What is too long is skipped, so that a client may ask for something else; but not for ever.
         let long = b"\0\0\0\x03IHAVEOPT\0\0\0\x03\xff\xff\xff\xff and some of it";
-        self.and(&[
+        silent.and(&[
+            ("iSCSI", rig.iscsi(1), b""),
+            ("half an initiator", rig.iscsi(1), &[0x43, 0x87, 0, 0]),
             ("an option of 4 GiB", rig.nbd(1), long),
             ("NBD", rig.nbd(1), b""),
             ("half an NBD client", rig.nbd(1), &[0, 0, 0, 3, b'I', b'H']),
@@ -86,11 +84,14 @@ pub fn flood(rig: &mut Rig, operator: &Operator) -> Result<()> {
     }
     let mut nbd = Nbd::connect(rig.nbd(1), VOLUME, Box::new(|| true))?;
     nbd.read(0, &mut [0; 4096])?;
+    let initiator = Initiator::logged_in(rig, VOLUME, &[]).context("an initiator in a crowd")?;
     operator.target(VOLUME)?;
     let most = rig.node(1).descriptors()?;
     println!("{} connections: {most} descriptors after {:.1?}", crowd.len(), begun.elapsed());
-    is_logged(rig, "a crowd", &["too many connections wait"])?;
-    drop((crowd, nbd));
+    for kind in ["an NBD client is refused", "an iSCSI connection is closed", "a peer is refused"] {
+        is_logged(rig, "a crowd", &[kind, "too many connections wait"])?;
+    }
+    drop((crowd, nbd, initiator));
     let begun = Instant::now();
     loop {
         let now = rig.node(1).descriptors()?;

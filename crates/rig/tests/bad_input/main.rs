@@ -51,13 +51,11 @@ fn run() -> Result<()> {
 
     operator.target(VOLUME)?;
     let before = rig.node(1).descriptors()?;
-    // They have more time than others, and crowds of their kind do not push them out.
-    let silent = crowds::silent_initiators(&rig)?;
     // A first crowd is what makes pools of memory as large as they get.
     crowds::flood(&mut rig, &operator)?;
     let memory = rig.node(1).memory()?;
     crowds::flood(&mut rig, &operator)?;
-    let silent = silent.and_others(&rig)?;
+    let silent = crowds::Silent::of_all_kinds(&rig)?;
     nbd::all(&mut rig)?;
     iscsi::all(&mut rig)?;
     peers::all(&mut rig, &operator)?;
