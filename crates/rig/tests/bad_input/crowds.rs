@@ -70,6 +70,20 @@ impl Silent {
     }
 }
 
+/// The same clients, again and again: the log is told of them, and not filled.
+pub fn restless(rig: &mut Rig) -> Result<()> {
+    for _ in 0..50 {
+        Nbd::connect(rig.nbd(1), VOLUME, Box::new(|| true))?;
+        Initiator::logged_in(rig, VOLUME, &[])?;
+    }
+    let log = std::fs::read_to_string(rig.node(1).log())?;
+    for who in ["an NBD client logs in", "an iSCSI initiator logs in"] {
+        let lines = log.lines().filter(|line| line.contains(who)).count();
+        ensure!((1..10).contains(&lines), "{who}: {lines} lines");
+    }
+    Ok(())
+}
+
 /// Hundreds at every door; others are served all the same.
 pub fn flood(rig: &mut Rig, operator: &Operator) -> Result<()> {
     // The operator's last connections are closed with its next question.

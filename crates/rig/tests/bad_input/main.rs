@@ -56,6 +56,7 @@ fn run() -> Result<()> {
     let memory = rig.node(1).memory()?;
     crowds::flood(&mut rig, &operator)?;
     let silent = crowds::Silent::of_all_kinds(&rig)?;
+    crowds::restless(&mut rig)?;
     nbd::all(&mut rig)?;
     iscsi::all(&mut rig)?;
     peers::all(&mut rig, &operator)?;
