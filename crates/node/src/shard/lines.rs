@@ -241,6 +241,21 @@ impl Shard {
         self.spare = unsent;
     }
 
+    /// What goes to other nodes goes on its way before our own pools are asked, so that all copies
+    /// are written at the same time. Answers wait for the end of the turn, when there are more.
+    pub(super) fn send_ahead(&mut self) {
+        let mut at = 0;
+        while let Some(&line) = self.unsent.get(at) {
+            let goes_out = |line: &Line| matches!(line.role, Role::Outgoing(_));
+            if self.lines.get(line).is_some_and(goes_out) {
+                self.unsent.swap_remove(at);
+                self.flush_line(line);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
     pub(super) fn flush_line(&mut self, at: usize) {
         let Some(line) = self.lines.get_mut(at) else { return };
         line.unsent = false;

@@ -60,6 +60,9 @@ pub use status::{
 /// Machines are told the time this often.
 const TICK: Span = Span::millis(100);
 
+/// How long one turn may be. Most take some ten microseconds.
+const TURN_MAX: Span = Span::millis(2);
+
 /// The token of orders from outside; lines and pools have others.
 const ORDERS: Token = Token(usize::MAX);
 
@@ -198,7 +201,9 @@ impl Shard {
     /// Until something happens or it is time to tick. Not, if a signal came first.
     fn wait(&mut self, events: &mut Events) -> io::Result<bool> {
         // Sending may have closed lines, which others have to hear of.
-        let more = !self.unsent.is_empty() || self.volumes.has_awake();
+        let more = !self.unsent.is_empty()
+            || self.volumes.has_awake()
+            || self.pools.iter().any(PoolRun::is_ready);
         if more || !self.readable.is_empty() || self.somebody_waits() {
             return polled(self.poll.poll(events, Some(Duration::ZERO)));
         }
@@ -243,10 +248,12 @@ impl Shard {
         self.go_on_ending();
     }
 
-    /// Carries everything between machines and pools until nothing moves.
+    /// Carries everything between machines and pools until nothing moves, or until sockets have
+    /// waited for long enough: a pool in memory is ready again and again while it has work.
     fn turn(&mut self) {
-        let mut quiet = false;
-        loop {
+        let (mut quiet, mut first) = (false, true);
+        let end = clock::now() + TURN_MAX;
+        while clock::now() < end {
             let stored = self.poll_pools();
             let mut awake = self.volumes.take_awake();
             if awake.is_empty() && !stored && !self.pools.iter().any(PoolRun::is_ready) {
@@ -266,6 +273,9 @@ impl Shard {
                 self.run_target(volume);
             }
             self.volumes.give_back(awake);
+            if std::mem::replace(&mut first, false) {
+                self.send_ahead();
+            }
         }
     }
 }
