@@ -1,5 +1,6 @@
 //! Replicas that begin as a snapshot of another volume in their pool.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use block::{ByteLen, ByteOffset, Data, Position, Seq};
@@ -73,9 +74,15 @@ impl Bench {
     }
 
     fn answer(&mut self, tag: StoreTag) -> Answer {
+        self.answers(&[tag]).remove(&tag).unwrap()
+    }
+
+    fn answers(&mut self, tags: &[StoreTag]) -> BTreeMap<StoreTag, Answer> {
+        let mut answers = BTreeMap::new();
         loop {
-            if let Some((_, _, answer)) = self.host.poll().into_iter().find(|it| it.1 == tag) {
-                return answer;
+            answers.extend(self.host.poll().into_iter().map(|(_, tag, answer)| (tag, answer)));
+            if tags.iter().all(|tag| answers.contains_key(tag)) {
+                return answers;
             }
             self.host.pool_mut().wait();
         }
@@ -222,4 +229,50 @@ fn what_has_content_is_not_what_a_crash_left() {
     assert!(bench.delete(CLONE).is_err());
     assert!(bench.clone(spec("x", 4 * MIB), ORIGIN).is_err());
     assert!(bench.host.pool().volume_named("x").is_some());
+}
+
+/// Protects from a clone that is made in vain, and from one that is in nobody's hands: its origin goes
+/// while it is made.
+#[test]
+fn a_clone_is_made_though_its_origin_goes_meanwhile() {
+    let mut bench = Bench::new("meanwhile");
+    let (cloned, deleted) = (bench.tag(), bench.tag());
+    let wanted = spec("clone", 4 * MIB);
+    bench.host.create_from(CLONE, cloned, wanted, Incarnation(11), Some(ORIGIN));
+    bench.host.delete(SOURCE, deleted);
+    let mut answers = bench.answers(&[cloned, deleted]);
+    answers.remove(&cloned).unwrap().unwrap();
+    answers.remove(&deleted).unwrap().unwrap();
+    let mut bench = bench.opened_again();
+    assert_eq!(bench.host.volumes(), [CLONE]);
+    assert_eq!((bench.read(CLONE, 0), bench.read(CLONE, 1)), (0xaa, 0xbb));
+}
+
+/// Protects from content that nobody can get rid of: what tells where it began was dropped.
+#[test]
+fn what_a_crash_left_of_a_clone_can_be_deleted_behind_its_origin() {
+    let mut bench = Bench::new("behind");
+    let of = bench.host.pool().snapshots()[0].id;
+    let half = CloneSpec { name: "clone".into(), uid: CLONE.0, size: None };
+    bench.host.pool_mut().run(Op::Clone { snapshot: of, spec: half }).unwrap();
+    let mut bench = bench.opened_again();
+    bench.delete(SOURCE).unwrap();
+    for _ in 0..4 {
+        bench.host.pool_mut().checkpoint().unwrap();
+    }
+    assert!(bench.host.pool().snapshots().is_empty(), "the origin is dropped");
+    assert!(bench.host.has_half_made(CLONE));
+    bench.delete(CLONE).unwrap();
+    assert!(bench.host.pool().volumes().is_empty());
+}
+
+/// Protects from content that is back after a power cut, though somebody was told that it is gone.
+#[test]
+fn a_deletion_is_answered_when_it_is_durable() {
+    let mut bench = Bench::new("durable");
+    bench.op(SOURCE, StoreOp::Flush).unwrap();
+    let flushes = bench.host.pool().counters().flushes;
+    bench.delete(SOURCE).unwrap();
+    assert!(bench.host.pool().counters().flushes > flushes);
+    assert!(!bench.host.has(SOURCE));
 }

@@ -22,7 +22,7 @@ use replication::state::Origin;
 use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
 use replication::words::{Incarnation, VolumeUid};
 
-use origin::{First, Found};
+use origin::{Begins, First, Found, Left};
 use place::{Phase, Place, Staging, Wanted};
 use step::Step;
 
@@ -77,14 +77,28 @@ struct FirstState {
     first: First,
 }
 
+/// The last step of a deletion.
+struct Settling {
+    volume: VolumeUid,
+    tag: StoreTag,
+    was: Phase,
+}
+
+/// What the engine had no room for when it was asked.
+enum Later {
+    FirstState(FirstState),
+    Settle(Settling),
+}
+
 pub struct Host<D: Disk> {
     pool: Pool<D>,
     places: BTreeMap<VolumeUid, Place>,
     asked: UnderWay,
     /// Operations that the engine was given and has not looked at.
     given: bool,
-    /// For these the engine had no room when they were asked; at most one for each place.
-    later: Vec<FirstState>,
+    /// At most one for each place.
+    later: Vec<Later>,
+    left: Left,
     answers: Vec<Answer>,
 }
 
@@ -105,7 +119,9 @@ impl<D: Disk> Host<D> {
             places.insert(VolumeUid(volume.uid), place);
         }
         let (asked, later, answers) = (UnderWay::default(), Vec::new(), Vec::new());
-        Host { pool, places, asked, given: false, later, answers }
+        let mut left = Left::default();
+        left.note(&pool);
+        Host { pool, places, asked, given: false, later, left, answers }
     }
 
     pub fn pool(&self) -> &Pool<D> {
@@ -152,17 +168,22 @@ impl<D: Disk> Host<D> {
         incarnation: Incarnation,
         origin: Option<Origin>,
     ) {
-        let first = First { incarnation, size: spec.size, origin };
+        let begins = Begins { incarnation, origin };
         let spec = VolumeSpec { uid: volume.0, ..spec };
         self.places.entry(volume).or_default();
-        self.want(volume, tag, Wanted::Create { spec, first });
+        self.want(volume, tag, Wanted::Create { spec, begins });
     }
 
     /// Deletes a replica with all its snapshots, and an import that is under way. Also what a crash
-    /// left of one that was to be made.
+    /// left of one that was to be made. Answered when a crash does not bring it back.
     pub fn delete(&mut self, volume: VolumeUid, tag: StoreTag) {
         self.places.entry(volume).or_default();
         self.want(volume, tag, Wanted::Delete);
+    }
+
+    /// Whether it has a place here, even one whose state nobody can read.
+    pub fn has(&self, volume: VolumeUid) -> bool {
+        self.places.get(&volume).is_some_and(|place| place.volume().is_some())
     }
 
     /// Whether a crash left a volume of this uid that is no replica, and nobody makes it one now.
@@ -184,8 +205,11 @@ impl<D: Disk> Host<D> {
     pub fn poll(&mut self) -> Vec<Answer> {
         if !self.later.is_empty() {
             self.pool.poll();
-            for first in std::mem::take(&mut self.later) {
-                self.give_state(first);
+            for later in std::mem::take(&mut self.later) {
+                match later {
+                    Later::FirstState(first) => self.give_state(first),
+                    Later::Settle(settling) => self.settle(settling),
+                }
             }
         }
         loop {
@@ -223,7 +247,8 @@ impl<D: Disk> Host<D> {
                 Err(error) => self.answers.push((volume, tag, Err(error))),
             };
         }
-        if place.waiting.len() >= WAITING_MAX {
+        // A deletion is asked once, and must find nothing under way even when it is refused.
+        if place.waiting.len() >= WAITING_MAX && !matches!(wanted, Wanted::Delete) {
             return self.answers.push((volume, tag, Err(StoreError::Busy)));
         }
         place.waiting.push_back((tag, wanted));
@@ -235,8 +260,8 @@ impl<D: Disk> Host<D> {
         while let Some(place) = self.places.get_mut(&volume) {
             let Some((tag, wanted)) = place.next() else { break };
             match (place.phase, wanted) {
-                (Phase::Absent, Wanted::Create { spec, first }) => {
-                    self.begin_create(volume, tag, spec, first);
+                (Phase::Absent, Wanted::Create { spec, begins }) => {
+                    self.begin_create(volume, tag, spec, begins);
                 }
                 (Phase::Absent, Wanted::Delete) if let Some(id) = self.half_made(volume) => {
                     self.begin_delete(volume, tag, id);
@@ -283,18 +308,18 @@ impl<D: Disk> Host<D> {
 
     /// Two steps: a volume, and its state. A volume that was made, but did not get its state before
     /// a crash, is no replica yet; it is taken as it is, if nothing ever happened to it.
-    fn begin_create(&mut self, volume: VolumeUid, tag: StoreTag, spec: VolumeSpec, first: First) {
-        match self.wanted(volume, spec, first.origin) {
-            Ok((Found::Nothing, op)) => {
+    fn begin_create(&mut self, volume: VolumeUid, tag: StoreTag, spec: VolumeSpec, begins: Begins) {
+        match self.wanted(volume, spec, begins) {
+            Ok((Found::Nothing, op, first)) => {
                 self.place(volume).phase = Phase::Making;
                 let step = Step::Create(first);
                 self.ask(Asked { volume, tag, step, at: ByteOffset(0) }, op);
             }
-            Ok((Found::Untouched(id), _)) => {
+            Ok((Found::Untouched(id), _, first)) => {
                 self.place(volume).phase = Phase::Making;
                 self.give_state(FirstState { volume, tag, id, first });
             }
-            Ok((Found::Used, _)) => {
+            Ok((Found::Used, ..)) => {
                 self.refuse(volume, tag, "a volume with this uid exists already");
             }
             Err(error) => self.answers.push((volume, tag, Err(error))),
@@ -303,29 +328,30 @@ impl<D: Disk> Host<D> {
 
     fn give_state(&mut self, made: FirstState) {
         let FirstState { volume, tag, id, first } = made;
-        let state = match self.first_state(first) {
-            Ok(state) => state.encode(),
-            Err(error) => {
-                self.place(volume).phase = Phase::Absent;
-                return self.answers.push((volume, tag, Err(error)));
-            }
-        };
+        let op = Op::SetState { volume: id, position: None, state: first.state.clone() };
         let step = Step::FirstState { id, first };
-        let op = Op::SetState { volume: id, position: None, state };
         self.ask(Asked { volume, tag, step, at: ByteOffset(0) }, op);
     }
 
     fn begin_delete(&mut self, volume: VolumeUid, tag: StoreTag, id: VolumeId) {
         let place = self.place(volume);
         let was = std::mem::replace(&mut place.phase, Phase::Going);
-        let at = ByteOffset(0);
-        if let Staging::Open(staging) = place.staging {
-            // Behind its import, a volume would not be deleted.
-            let op = Op::Delete { volume: staging, snapshots: SnapshotsOfDeleted::Refuse };
-            self.ask(Asked { volume, tag, step: Step::DropImport, at }, op);
-        }
+        let Staging::Open(staging) = place.staging else {
+            return self.delete_volume(volume, tag, id, was);
+        };
+        let op = Op::Delete { volume: staging, snapshots: SnapshotsOfDeleted::Refuse };
+        let step = Step::DropImport { id, was };
+        self.ask(Asked { volume, tag, step, at: ByteOffset(0) }, op);
+    }
+
+    fn delete_volume(&mut self, volume: VolumeUid, tag: StoreTag, id: VolumeId, was: Phase) {
         let op = Op::Delete { volume: id, snapshots: SnapshotsOfDeleted::Delete };
-        self.ask(Asked { volume, tag, step: Step::Delete { was }, at }, op);
+        self.ask(Asked { volume, tag, step: Step::Delete { was }, at: ByteOffset(0) }, op);
+    }
+
+    fn settle(&mut self, settling: Settling) {
+        let Settling { volume, tag, was } = settling;
+        self.ask(Asked { volume, tag, step: Step::Settle { was }, at: ByteOffset(0) }, Op::Flush);
     }
 
     fn answered(&mut self, asked: Asked, result: Result<Reply, OpError>) {
@@ -342,12 +368,17 @@ impl<D: Disk> Host<D> {
                 };
                 self.answers.push((volume, tag, result));
             }
-            step::Next::Silence => {}
             step::Next::GiveState { id, first } => {
+                self.left.note(&self.pool);
                 self.give_state(FirstState { volume, tag, id, first });
             }
             step::Next::GiveStateLater { id, first } => {
-                self.later.push(FirstState { volume, tag, id, first });
+                self.later.push(Later::FirstState(FirstState { volume, tag, id, first }));
+            }
+            step::Next::Delete { id, was } => self.delete_volume(volume, tag, id, was),
+            step::Next::Settle { was } => self.settle(Settling { volume, tag, was }),
+            step::Next::SettleLater { was } => {
+                self.later.push(Later::Settle(Settling { volume, tag, was }));
             }
             step::Next::Ready { id } => {
                 // The copy of a clone may be larger than its volume, as that of its origin was.

@@ -1,4 +1,6 @@
 //! What a replica begins as: nothing, or a snapshot that another replica in the pool has.
+use std::collections::BTreeMap;
+
 use block::{ByteLen, Disk, Position};
 use engine::{CloneSpec, Op, Pool, SnapshotId, SnapshotInfo, VolumeId, VolumeInfo, VolumeSpec};
 use replication::state::{Origin, ReplicaState, SharedState};
@@ -8,15 +10,28 @@ use replication::words::{Incarnation, SnapshotUid, VolumeUid};
 use super::Host;
 use super::place::Place;
 
-/// What a replica is made with.
+/// What a replica is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct First {
+pub struct Begins {
     pub incarnation: Incarnation,
-    /// Of the volume; the copy may be larger.
-    pub size: ByteLen,
     /// `None`: it begins empty.
     pub origin: Option<Origin>,
 }
+
+/// What a replica is made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct First {
+    /// Of the volume; the copy may be larger.
+    pub size: ByteLen,
+    /// Makes a volume a replica. Of a clone it is known before that is made: its origin may go
+    /// meanwhile.
+    pub state: Vec<u8>,
+}
+
+/// Clones that were made and have no state yet, and where they began. When their origin goes, the
+/// engine does not tell that any more.
+#[derive(Debug, Default)]
+pub struct Left(BTreeMap<VolumeId, Position>);
 
 /// A snapshot of a replica, with what was kept beside it.
 #[derive(Clone, Debug)]
@@ -68,19 +83,24 @@ impl<D: Disk> Host<D> {
         &self,
         uid: VolumeUid,
         spec: VolumeSpec,
-        origin: Option<Origin>,
-    ) -> Result<(Found, Op), StoreError> {
+        begins: Begins,
+    ) -> Result<(Found, Op, First), StoreError> {
+        let Begins { incarnation, origin } = begins;
+        let size = spec.size;
         let Some(origin) = origin else {
             let found = of_same_uid(&self.pool, uid, &spec, None);
-            return Ok((found, Op::Create { spec }));
+            let state = ReplicaState::fresh(incarnation, size).encode();
+            return Ok((found, Op::Create { spec }, First { size, state }));
         };
         let cut = self.cut_of(origin)?;
         self.must_fit(&spec, &cut)?;
+        let state = ReplicaState::cloned(incarnation, &cut.shared, cut.position, size).encode();
+        let first = First { size, state };
         let spec = VolumeSpec { size: spec.size.max(cut.size), ..spec };
         let found = of_same_uid(&self.pool, uid, &spec, Some(&cut));
         let VolumeSpec { name, uid, size, .. } = spec;
         let spec = CloneSpec { name, uid, size: Some(size) };
-        Ok((found, Op::Clone { snapshot: cut.id, spec }))
+        Ok((found, Op::Clone { snapshot: cut.id, spec }, first))
     }
 
     /// Block size and compression come with the snapshot.
@@ -97,34 +117,34 @@ impl<D: Disk> Host<D> {
         }
     }
 
-    /// The state that makes a volume a replica.
-    pub(super) fn first_state(&self, first: First) -> Result<ReplicaState, StoreError> {
-        let First { incarnation, size, origin } = first;
-        Ok(match origin {
-            None => ReplicaState::fresh(incarnation, size),
-            Some(origin) => {
-                let cut = self.cut_of(origin)?;
-                ReplicaState::cloned(incarnation, &cut.shared, cut.position, size)
-            }
-        })
-    }
-
     /// A volume of this uid that never became a replica: what a crash left of a creation. One to which
     /// anything happened is somebody else's.
     pub(super) fn half_made(&self, uid: VolumeUid) -> Option<VolumeId> {
         let mut volumes = self.pool.volumes().into_iter();
         let found = volumes.find(|found| VolumeUid(found.uid) == uid && is_unused(found))?;
         let snapshots = self.pool.snapshots();
-        let begins = match found.parent {
-            None => Some(Position::default()),
-            Some(of) => {
-                let parent = snapshots.iter().find(|it| it.id == of && it.volume != found.id);
-                parent.map(|parent| parent.position)
-            }
-        };
+        let begun = self.left.0.get(&found.id).copied().or_else(|| begins(&found, &snapshots));
         let own = snapshots.iter().any(|it| it.volume == found.id);
-        (begins == Some(found.held) && !own).then_some(found.id)
+        (begun == Some(found.held) && !own).then_some(found.id)
     }
+}
+
+impl Left {
+    /// Those that can be told now.
+    pub fn note<D: Disk>(&mut self, pool: &Pool<D>) {
+        let snapshots = pool.snapshots();
+        let is_one = |found: &VolumeInfo| is_unused(found) && found.parent.is_some();
+        let begun = |found: VolumeInfo| begins(&found, &snapshots).map(|at| (found.id, at));
+        self.0.extend(pool.volumes().into_iter().filter(is_one).filter_map(begun));
+    }
+}
+
+/// Where a volume was when it was made: at the snapshot of another that it goes on from, or at the
+/// beginning.
+fn begins(volume: &VolumeInfo, snapshots: &[SnapshotInfo]) -> Option<Position> {
+    let Some(of) = volume.parent else { return Some(Position::default()) };
+    let parent = snapshots.iter().find(|it| it.id == of && it.volume != volume.id);
+    parent.map(|parent| parent.position)
 }
 
 /// Neither a replica nor anybody's who uses it.

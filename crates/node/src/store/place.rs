@@ -7,11 +7,11 @@ use engine::{SnapshotId, VolumeId, VolumeSpec};
 use replication::store::{StoreOp, StoreTag};
 use replication::words::SnapshotUid;
 
-use super::origin::First;
+use super::origin::Begins;
 
 /// What is asked of a place.
 pub enum Wanted {
-    Create { spec: VolumeSpec, first: First },
+    Create { spec: VolumeSpec, begins: Begins },
     Delete,
     Op(StoreOp),
 }

@@ -12,7 +12,7 @@ use super::origin::First;
 use super::place::{Phase, Place, Staging};
 
 /// What an answer changes here.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Step {
     Plain,
     /// From this size.
@@ -29,10 +29,17 @@ pub enum Step {
         id: VolumeId,
         first: First,
     },
-    /// An import that goes with its volume.
-    DropImport,
-    /// If it fails, the place is as it was.
+    /// An import that goes before its volume: behind it, that would not be deleted. If this or what
+    /// follows fails, the place is as it was.
+    DropImport {
+        id: VolumeId,
+        was: Phase,
+    },
     Delete {
+        was: Phase,
+    },
+    /// The deletion becomes durable.
+    Settle {
         was: Phase,
     },
 }
@@ -40,7 +47,6 @@ pub enum Step {
 /// What follows from an answer.
 pub enum Next {
     Answer,
-    Silence,
     GiveState {
         id: VolumeId,
         first: First,
@@ -52,6 +58,17 @@ pub enum Next {
     },
     Ready {
         id: VolumeId,
+    },
+    Delete {
+        id: VolumeId,
+        was: Phase,
+    },
+    Settle {
+        was: Phase,
+    },
+    /// When the engine had a chance to go on.
+    SettleLater {
+        was: Phase,
     },
 }
 
@@ -221,17 +238,22 @@ pub fn answered(place: &mut Place, step: Step, result: &Result<Reply, OpError>) 
             *place = Place { waiting, under_way: place.under_way, ..Place::ready(id, first.size) };
             return Next::Ready { id };
         }
-        (Step::DropImport, result) => {
-            if result.is_ok() {
-                place.staging = Staging::None;
-            }
-            return Next::Silence;
+        (Step::DropImport { id, was }, Ok(_)) => {
+            place.staging = Staging::None;
+            return Next::Delete { id, was };
         }
-        (Step::Delete { .. }, Ok(_)) => {
+        // Whoever was told that it is gone must not find it again after a crash.
+        (Step::Delete { was }, Ok(_)) => return Next::Settle { was },
+        (Step::Settle { was }, Err(OpError::Busy)) => return Next::SettleLater { was },
+        (Step::Settle { .. }, Ok(_)) => {
             let waiting = std::mem::take(&mut place.waiting);
             *place = Place { waiting, under_way: place.under_way, ..Place::default() };
         }
-        (Step::Delete { was }, Err(_)) => place.phase = was,
+        // The pool has failed if it cannot flush: the place stays, so that nobody is told that
+        // there was nothing.
+        (Step::DropImport { was, .. } | Step::Delete { was } | Step::Settle { was }, Err(_)) => {
+            place.phase = was
+        }
     }
     Next::Answer
 }
