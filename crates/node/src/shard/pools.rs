@@ -66,7 +66,7 @@ pub enum OwnWork {
     Create(super::replicas::Creation),
     /// What was created becomes durable, by this call or by an earlier one; then it is answered.
     Settle(super::orders::Answer<Incarnation>, Result<Incarnation, Refusal>),
-    Delete(VolumeNo, super::orders::Answer<()>),
+    Delete(super::replicas::Deletion),
 }
 
 /// Memory for payloads, of the pool that they will be written to where there is one.
@@ -167,7 +167,7 @@ impl Shard {
             OwnWork::Settle(answer, made) => {
                 answer(result.map_err(Refusal::Store).and(made));
             }
-            OwnWork::Delete(volume, answer) => self.deleted(volume, answer, result),
+            OwnWork::Delete(deletion) => self.deleted(pool, deletion, result),
         }
     }
 

@@ -1,17 +1,20 @@
 //! The replicas of this node: their machines between links and pools.
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 
 use engine::VolumeSpec;
 use replication::membership::{Member, Membership};
 use replication::message::ForTarget;
-use replication::replica::{CREDIT, Event, LinkId, Output, Replica, Run};
+use replication::replica::{CREDIT, Event, LinkId, Output, Replica, Run, WipeRefusal};
 use replication::store::{StoreError, StoreOp};
 use replication::words::{Incarnation, ReplicaId, SnapshotUid, VolumeUid};
 use tracing::{error, info};
 
 use super::Shard;
 use super::orders::{Answer, Refusal, ReplicaSpec};
-use super::pools::OwnWork;
+use super::pools::{OwnWork, PoolRun};
 use super::volumes::VolumeNo;
 use super::workers::Workers;
 use crate::store::Cut;
@@ -40,6 +43,15 @@ pub struct Creation {
     pub incarnation: Incarnation,
     pub workers: Option<usize>,
     pub answer: Answer<Incarnation>,
+}
+
+/// A replica that is being deleted.
+pub struct Deletion {
+    volume: VolumeNo,
+    /// For a replica that is taken up again.
+    workers: Option<usize>,
+    /// Everybody who asked for it.
+    answers: Vec<Answer<()>>,
 }
 
 impl ReplicaRun {
@@ -232,7 +244,9 @@ impl Shard {
         answer: Answer<()>,
     ) {
         let found = self.volumes.known(volume).filter(|at| self.volumes.get(*at).replica.is_some());
-        let Some(number) = found else { return self.delete_half_made(volume, answer) };
+        let Some(number) = found else {
+            return self.delete_left(volume, replica, membership, answer);
+        };
         let run = self.volumes.replica(number).expect("it was found");
         if let Err(refusal) = run.machine.may_wipe(Member { replica, incarnation }, membership) {
             return answer(Err(Refusal::Wipe(refusal)));
@@ -244,39 +258,74 @@ impl Shard {
                 End::Line(line) => self.close_line(line, "the replica is deleted"),
             }
         }
+        let (workers, answers) = (run.workers.limit(), vec![answer]);
+        self.ask_deletion(run.pool, volume, Deletion { volume: number, workers, answers });
+    }
+
+    fn ask_deletion(&mut self, pool: usize, volume: VolumeUid, deletion: Deletion) {
         let tag = self.own_tag();
-        let pool = &mut self.pools[run.pool];
-        pool.own.push((tag, OwnWork::Delete(number, answer)));
+        let pool = &mut self.pools[pool];
+        pool.own.push((tag, OwnWork::Delete(deletion)));
         pool.asked = true;
         pool.host.delete(volume, tag);
     }
 
-    /// What a crash left of a replica that was to be made never had an incarnation, and so no vote.
-    /// One that is being made will have one: whoever deletes must not go on without it.
-    fn delete_half_made(&mut self, volume: VolumeUid, answer: Answer<()>) {
-        let known = self.volumes.known(volume);
-        let makes =
-            |work: &OwnWork| matches!(work, OwnWork::Create(it) if Some(it.volume) == known);
-        let mut under_way = self.pools.iter().flat_map(|pool| &pool.own);
-        if under_way.any(|(_, work)| makes(work)) {
+    /// There is no replica that runs, and still there may be content.
+    fn delete_left(
+        &mut self,
+        volume: VolumeUid,
+        replica: ReplicaId,
+        membership: &Membership,
+        answer: Answer<()>,
+    ) {
+        let number = self.volumes.number(volume);
+        // It will have a vote: whoever deletes must not go on without it.
+        let makes = |work: &OwnWork| matches!(work, OwnWork::Create(it) if it.volume == number);
+        if self.pools.iter().flat_map(|pool| &pool.own).any(|(_, work)| makes(work)) {
             return answer(Err(Refusal::BeingMade));
         }
-        let Some(pool) = self.pools.iter().position(|pool| pool.host.has_half_made(volume)) else {
+        // Not gone before the first call is answered: until then it may come back.
+        for (_, work) in self.pools.iter_mut().flat_map(|pool| &mut pool.own) {
+            match work {
+                OwnWork::Delete(it) if it.volume == number => return it.answers.push(answer),
+                OwnWork::Create(_) | OwnWork::Delete(_) | OwnWork::Settle(..) => {}
+            }
+        }
+        let holds = |pool: &PoolRun| pool.host.has(volume);
+        // Its state cannot be read, so nobody knows whose vote it has: none of this number may vote.
+        let votes = membership.everybody().iter().any(|member| member.replica == replica);
+        if votes && self.pools.iter().any(holds) {
+            return answer(Err(Refusal::Wipe(WipeRefusal::Voter)));
+        }
+        // What a crash left of a replica that was to be made never had an incarnation, and so no vote.
+        let left = |pool: &PoolRun| holds(pool) || pool.host.has_half_made(volume);
+        let Some(pool) = self.pools.iter().position(left) else {
             return answer(Err(Refusal::NoReplica));
         };
-        let (number, tag) = (self.volumes.number(volume), self.own_tag());
-        self.pools[pool].own.push((tag, OwnWork::Delete(number, answer)));
-        self.pools[pool].asked = true;
-        self.pools[pool].host.delete(volume, tag);
+        let deletion = Deletion { volume: number, workers: None, answers: vec![answer] };
+        self.ask_deletion(pool, volume, deletion);
     }
 
     pub(super) fn deleted(
         &mut self,
-        number: VolumeNo,
-        answer: Answer<()>,
+        pool: usize,
+        deletion: Deletion,
         result: Result<(), StoreError>,
     ) {
-        info!(volume = ?self.volumes.get(number).uid, ok = result.is_ok(), "replica deleted");
-        answer(result.map_err(Refusal::Store));
+        let Deletion { volume: number, workers, answers } = deletion;
+        let uid = self.volumes.get(number).uid;
+        info!(volume = ?uid, ok = result.is_ok(), "replica deleted");
+        // What is still there must be seen, and be deleted by the same call. Not on the way to the
+        // end: nobody would close it.
+        if result.is_err() && self.ending.is_none() {
+            self.open_replica(pool, uid);
+            if let Some(replica) = self.volumes.replica(number) {
+                replica.workers.set_limit(workers);
+            }
+            self.volumes.wake(number);
+        }
+        for answer in answers {
+            answer(result.clone().map_err(Refusal::Store));
+        }
     }
 }
