@@ -1,12 +1,16 @@
 //! Replicas: made, wiped, looked at.
+#[cfg(test)]
+mod tests;
+
 use block::{ByteLen, Position, Seq, Term};
 use engine::{BlockSize, Compression};
 use proto::v1;
 use replication::state::Origin;
-use replication::words::{Incarnation, ReplicaId, SnapshotUid, VolumeUid};
+use replication::words::{Incarnation, NodeId, ReplicaId, SnapshotUid, VolumeUid};
 use tonic::Status;
 
 use super::{Admin, statuses, uid};
+use crate::catalog::Known;
 use crate::random;
 use crate::shard::{Order, ReplicaSpec};
 
@@ -15,7 +19,12 @@ impl Admin {
         &self,
         request: v1::CreateReplicaRequest,
     ) -> Result<v1::CreateReplicaResponse, Status> {
+        let of = request.volume.clone().unwrap_or_default();
+        let replica = ReplicaId(request.replica);
         let spec = spec(request)?;
+        // Asked anew: what nobody lists would be found by nobody, and be deleted by nobody.
+        let known = self.books.fetch(&of.name).await?;
+        may_make(known.as_ref(), &spec, replica, self.node)?;
         let volume = spec.volume;
         let begins = spec.origin.map_or_else(Position::default, |origin| origin.at);
         let made = self.order(|answer| Order::CreateReplica { spec, answer }).await;
@@ -115,6 +124,35 @@ impl Admin {
         all.into_iter().find(is_it).ok_or_else(|| {
             Status::not_found(format!("the volume `{}` has no replica on this node", of.name))
         })
+    }
+}
+
+/// Whether the catalog wants this replica here.
+fn may_make(
+    known: Option<&Known>,
+    spec: &ReplicaSpec,
+    replica: ReplicaId,
+    node: NodeId,
+) -> Result<(), Status> {
+    let (name, pool, NodeId(id)) = (&spec.name, &spec.pool, node);
+    let Some(known) = known.filter(|known| known.record.uid == spec.volume) else {
+        return Err(Status::failed_precondition(format!(
+            "the catalog has no volume `{name}` with this uid: store its object first"
+        )));
+    };
+    if known.deleting {
+        return Err(Status::failed_precondition(format!(
+            "the volume `{name}` is being deleted: finish that first"
+        )));
+    }
+    let is_here = known.record.places.get(&replica) == Some(&node);
+    match is_here && known.pools.get(&replica) == Some(pool) {
+        true => Ok(()),
+        false => Err(Status::failed_precondition(format!(
+            "the catalog has no replica {replica} of `{name}` in the pool `{pool}` of node {id}: \
+             list its place first",
+            replica = replica.0
+        ))),
     }
 }
 

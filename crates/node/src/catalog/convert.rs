@@ -44,6 +44,7 @@ pub fn known(object: &v1::Object) -> Result<Known, Unusable> {
         chosen: quorum.chosen,
     };
     let place = |place: &v1::Place| (ReplicaId(place.replica), NodeId(place.node));
+    let pool = |place: &v1::Place| (ReplicaId(place.replica), place.pool.clone());
     Ok(Known {
         record: VolumeRecord {
             uid: VolumeUid(uid),
@@ -62,6 +63,7 @@ pub fn known(object: &v1::Object) -> Result<Known, Unusable> {
             },
             access: access(volume),
         },
+        pools: volume.places.iter().map(pool).collect(),
         deleting: volume.deleting,
     })
 }

@@ -26,6 +26,8 @@ pub use follow::follow;
 #[derive(Clone, Debug)]
 pub struct Known {
     pub record: VolumeRecord,
+    /// In which pool of its node each replica is.
+    pub pools: BTreeMap<ReplicaId, String>,
     pub deleting: bool,
 }
 

@@ -1,0 +1,59 @@
+use std::collections::BTreeMap;
+
+use replication::catalog::VolumeObject;
+use replication::words::Span;
+
+use super::*;
+use crate::records::{Access, VolumeRecord};
+
+const HERE: NodeId = NodeId(8);
+
+fn listed() -> Known {
+    Known {
+        record: VolumeRecord {
+            uid: VolumeUid([3; 16]),
+            name: "db".into(),
+            size: ByteLen(1 << 20),
+            block_size: ByteLen(4096),
+            object: VolumeObject::default(),
+            places: BTreeMap::from([(ReplicaId(2), HERE), (ReplicaId(1), NodeId(7))]),
+            hold_deadline: Span::secs(1),
+            access: Access::default(),
+        },
+        pools: [1, 2].map(|replica| (ReplicaId(replica), "main".into())).into(),
+        deleting: false,
+    }
+}
+
+fn asked(uid: u8, pool: &str) -> ReplicaSpec {
+    let request = v1::CreateReplicaRequest {
+        volume: Some(v1::VolumeRef { name: "db".into(), uid: vec![uid; 16] }),
+        pool: pool.into(),
+        block_size: 4096,
+        compression: "off".into(),
+        ..v1::CreateReplicaRequest::default()
+    };
+    spec(request).expect("it is well formed")
+}
+
+/// Protects from content that no object lists: nobody would ever delete it.
+#[test]
+fn only_what_the_catalog_lists_is_made() {
+    let known = listed();
+    let why = |known: Option<&Known>, spec: ReplicaSpec, replica: u64| {
+        let refused = may_make(known, &spec, ReplicaId(replica), HERE).err()?;
+        assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+        Some(refused.message().to_owned())
+    };
+    let says = |why: Option<String>, what: &str| {
+        assert!(why.as_ref().is_some_and(|why| why.contains(what)), "{why:?}");
+    };
+    assert_eq!(why(Some(&known), asked(3, "main"), 2), None);
+    says(why(None, asked(3, "main"), 2), "no volume `db`");
+    says(why(Some(&known), asked(4, "main"), 2), "no volume `db` with this uid");
+    says(why(Some(&known), asked(3, "fast"), 2), "in the pool `fast`");
+    says(why(Some(&known), asked(3, "main"), 1), "no replica 1");
+    says(why(Some(&known), asked(3, "main"), 3), "no replica 3");
+    let gone = Known { deleting: true, ..listed() };
+    says(why(Some(&gone), asked(3, "main"), 2), "being deleted");
+}
