@@ -54,24 +54,38 @@ impl Site {
             return Ok(found);
         }
         self.mark(&found).await?;
-        let mut made = Vec::new();
-        let until = Instant::now() + BEHIND;
-        for place in &found.volume.places {
-            made.push(self.make_copy(&found.volume, place, until).await?);
-        }
-        match self.give_votes(&found, &made).await {
-            Err(gone @ (DirectError::NoVolume { .. } | DirectError::Deleting { .. })) => {
-                self.take_back(&found).await?;
-                Err(gone)
-            }
-            other => other,
+        match self.make_copies(&found).await {
+            Ok(made) => Ok(made),
+            Err(error) => Err(match self.kept(&found.volume).await {
+                Err(gone @ (DirectError::NoVolume { .. } | DirectError::Deleting { .. })) => {
+                    self.take_back(&found).await?;
+                    gone
+                }
+                Ok(_) | Err(_) => error,
+            }),
         }
     }
 
-    /// It was deleted while it was made: what was made behind the deletion goes too.
+    /// Its mark is there: from now on somebody has to take it away.
+    async fn make_copies(&self, clone: &Found) -> Result<Found, DirectError> {
+        let found = self.kept(&clone.volume).await?;
+        let mut made = Vec::new();
+        let until = Instant::now() + BEHIND;
+        for place in &found.volume.places {
+            made.push(self.make_copy(&found, place, until).await?);
+        }
+        self.give_votes(&found, &made).await
+    }
+
+    /// It was deleted while it was made: what was made behind the deletion goes too, and the mark with it.
     async fn take_back(&self, clone: &Found) -> Result<(), DirectError> {
         for place in &clone.volume.places {
-            self.wipe(clone, place.replica).await?;
+            // While its object is there, only who knows the newest may wipe.
+            let found = self.volume(&clone.volume.name).await?;
+            let found = found.filter(|found| found.volume.uid == clone.volume.uid);
+            let version = found.map_or(clone.version, |found| found.version);
+            let current = Found { version, volume: clone.volume.clone() };
+            self.wipe(&current, place.replica).await?;
         }
         self.unmark(clone).await
     }
@@ -157,23 +171,34 @@ impl Site {
             clone: clone.volume.uid.clone(),
         };
         let Err(status) = admin.mark_clone(request).await else { return Ok(()) };
-        if status.code() == Code::NotFound {
-            let there = snapshot_named(&mut admin, &source, &origin.snapshot_name).await;
-            if matches!(there, Err(DirectError::NoSnapshot { .. })) {
-                // Deleted since it was looked for: nothing was made yet, and nothing will be.
-                self.delete(name).await?;
+        match status.code() {
+            Code::NotFound => {
+                // Another of its name, or of another history, is not what was to be cloned.
+                let all = snapshots_of(&mut admin, &source).await?;
+                let is_it = |it: &v1::Snapshot| {
+                    it.uid == origin.snapshot && it.position.is_some() && it.position == origin.at
+                };
+                if !all.iter().any(is_it) {
+                    // Deleted since it was looked for: it will never be made.
+                    self.delete_this(&clone.volume).await?;
+                    let (volume, snapshot) = (of.name, origin.snapshot_name);
+                    return Err(DirectError::NoSnapshot { volume, snapshot });
+                }
             }
-            there?;
+            // Its source has no room for the mark: it is not made as long as that is so.
+            Code::ResourceExhausted => self.delete_this(&clone.volume).await?,
+            _ => {}
         }
         Err(status.into())
     }
 
     async fn make_copy(
         &self,
-        volume: &v1::Volume,
+        clone: &Found,
         place: &v1::Place,
         until: Instant,
     ) -> Result<Made, DirectError> {
+        let volume = &clone.volume;
         let mut admin = self.admin(&self.node_of_id(place.node).await?)?;
         let member = |incarnation| v1::Member { replica: place.replica, incarnation };
         loop {
@@ -200,7 +225,7 @@ impl Site {
                 _ => return Err(status.into()),
             }
         }
-        self.make_replica(volume, place).await.map(Made::Empty)
+        self.make_replica(clone, place).await.map(Made::Empty)
     }
 
     /// Only those vote who have the content, and those must be as many as a write would need. The
@@ -285,12 +310,16 @@ async fn snapshot_named(
     volume: &Found,
     name: &str,
 ) -> Result<v1::Snapshot, DirectError> {
-    let request = v1::ListSnapshotsRequest { volume: Some(reference(&volume.volume)) };
-    let all = admin.list_snapshots(request).await?.into_inner().snapshots;
+    let all = snapshots_of(admin, volume).await?;
     all.into_iter().find(|snapshot| snapshot.name == name).ok_or_else(|| DirectError::NoSnapshot {
         volume: volume.volume.name.clone(),
         snapshot: name.into(),
     })
+}
+
+async fn snapshots_of(admin: &mut Admin, volume: &Found) -> Result<Vec<v1::Snapshot>, DirectError> {
+    let request = v1::ListSnapshotsRequest { volume: Some(reference(&volume.volume)) };
+    Ok(admin.list_snapshots(request).await?.into_inner().snapshots)
 }
 
 /// Where the voters of a volume are.

@@ -50,7 +50,7 @@ impl Site {
         }
         let mut members = Vec::new();
         for place in &found.volume.places {
-            members.push(self.make_replica(&found.volume, place).await?);
+            members.push(self.make_replica(&found, place).await?);
         }
         self.change_kept(&found.volume, |volume| {
             let rf = u32::try_from(members.len()).unwrap_or(u32::MAX);
@@ -103,13 +103,21 @@ impl Site {
     /// An empty replica where the volume's object wants one.
     pub(super) async fn make_replica(
         &self,
-        volume: &v1::Volume,
+        found: &Found,
         place: &v1::Place,
     ) -> Result<v1::Member, DirectError> {
+        let volume = &found.volume;
         let node = self.node_of_id(place.node).await?;
-        let request = request(volume, place, None);
         let mut admin = self.admin(&node)?;
-        let incarnation = match admin.create_replica(request).await {
+        let mut made = admin.create_replica(request(volume, place, None)).await;
+        if made.as_ref().is_err_and(|status| status.code() == Code::FailedPrecondition) {
+            // What was begun as a copy of a snapshot is in the way of an empty one, and is no replica.
+            let left = deletion(found, place.replica, NOT_YET);
+            if admin.delete_replica(left).await.is_ok() {
+                made = admin.create_replica(request(volume, place, None)).await;
+            }
+        }
+        let incarnation = match made {
             Ok(made) => made.into_inner().incarnation,
             // Made by the same step before it was interrupted, and in use since.
             Err(status) if status.code() == Code::AlreadyExists => {
@@ -144,8 +152,18 @@ impl Site {
 
     /// Target, votes, replicas, mark, object: in this order nothing is left that nobody knows of.
     pub async fn delete(&self, name: &str) -> Result<(), DirectError> {
+        match self.volume(name).await? {
+            Some(found) => self.delete_this(&found.volume).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same for this very volume, not for another that has its name by now.
+    pub(super) async fn delete_this(&self, volume: &v1::Volume) -> Result<(), DirectError> {
         // Whoever changes the object meanwhile may have added something.
-        while let Some(found) = self.volume(name).await? {
+        while let Some(found) = self.volume(&volume.name).await?
+            && found.volume.uid == volume.uid
+        {
             if self.delete_found(&found.volume).await? {
                 break;
             }
@@ -232,6 +250,14 @@ pub(super) fn request(
         zvol_workers: volume.zvol_workers,
         origin,
     }
+}
+
+/// The incarnation of what a crash left before it was a replica.
+pub(super) const NOT_YET: u64 = 0;
+
+pub(super) fn deletion(found: &Found, replica: u64, incarnation: u64) -> v1::DeleteReplicaRequest {
+    let (volume, catalog_version) = (Some(reference(&found.volume)), found.version);
+    v1::DeleteReplicaRequest { volume, replica, incarnation, catalog_version }
 }
 
 /// The volume's replica on a node.

@@ -71,6 +71,24 @@ impl Site {
         found.ok_or_else(|| DirectError::NoVolume { name: name.into() })
     }
 
+    /// This very volume, unless it is gone or being deleted.
+    async fn kept(&self, of: &v1::Volume) -> Result<Found, DirectError> {
+        let found = self.this(of).await?;
+        match found.volume.deleting {
+            true => Err(DirectError::Deleting { name: of.name.clone() }),
+            false => Ok(found),
+        }
+    }
+
+    /// This very volume, not another that has its name by now.
+    async fn this(&self, of: &v1::Volume) -> Result<Found, DirectError> {
+        let found = self.known(&of.name).await?;
+        match found.volume.uid == of.uid {
+            true => Ok(found),
+            false => Err(DirectError::NoVolume { name: of.name.clone() }),
+        }
+    }
+
     async fn swap(&self, version: u64, volume: &v1::Volume) -> Result<Option<Found>, DirectError> {
         let change = Change::Volume(volume.clone());
         match self.client.swap(&key(&volume.name), version, change).await? {

@@ -2,21 +2,33 @@
 use std::time::{Duration, Instant};
 
 use proto::v1;
+use proto::v1::Place;
+use tonic::Code;
 
-use super::create::present;
-use super::{DirectError, Found, Site, reference};
+use super::create::{NOT_YET, deletion, present};
+use super::{DirectError, Found, Site};
 
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 impl Site {
     /// One more replica; it votes when it has caught up.
     pub async fn add_replica(&self, name: &str, node: &str, pool: &str) -> Result<(), DirectError> {
-        let member = self.place_replica(name, node, pool).await?;
-        self.change(name, |volume| {
+        let found = self.known(name).await?;
+        let member = self.place_replica(&found.volume, node, pool).await?;
+        self.desire(&found.volume, member, None).await
+    }
+
+    /// From now on it is wanted, in the place of another one if that is told.
+    async fn desire(
+        &self,
+        of: &v1::Volume,
+        member: v1::Member,
+        instead: Option<u64>,
+    ) -> Result<(), DirectError> {
+        self.change_kept(of, |volume| {
             let quorum = volume.quorum.get_or_insert_default();
-            if !quorum.desired.contains(&member) {
-                quorum.desired.push(member);
-            }
+            quorum.desired.retain(|known| Some(known.replica) != instead && *known != member);
+            quorum.desired.push(member);
             Ok(())
         })
         .await?;
@@ -25,14 +37,14 @@ impl Site {
 
     async fn place_replica(
         &self,
-        name: &str,
+        of: &v1::Volume,
         node: &str,
         pool: &str,
     ) -> Result<v1::Member, DirectError> {
         let at = self.node_named(node).await?.id;
-        let there = || DirectError::ReplicaThere { name: name.into(), node: node.into() };
+        let there = || DirectError::ReplicaThere { name: of.name.clone(), node: node.into() };
         let found = self
-            .change(name, |volume| {
+            .change_kept(of, |volume| {
                 if volume.places.iter().any(|place| place.node == at && place.pool != pool) {
                     return Err(there());
                 }
@@ -45,19 +57,18 @@ impl Site {
             })
             .await?;
         let place = found.volume.places.iter().find(|place| place.node == at).ok_or_else(there)?;
-        self.make_replica(&found.volume, place).await
+        self.make_replica(&found, place).await
     }
 
     /// One replica less: its vote goes, then its content.
     pub async fn remove_replica(&self, name: &str, node: &str) -> Result<(), DirectError> {
-        let replica = self.replica_on(name, node).await?;
-        self.change(name, |volume| {
-            let quorum = volume.quorum.get_or_insert_default();
-            quorum.desired.retain(|member| member.replica != replica);
+        let (found, place) = self.replica_on(name, node).await?;
+        self.change_of(&found.volume, |volume| {
+            undesired(volume, place.replica);
             Ok(())
         })
         .await?;
-        self.forget_replica(name, replica).await
+        self.forget_replica(&found.volume, place.replica).await
     }
 
     /// One for another, in one step of the membership.
@@ -68,72 +79,77 @@ impl Site {
         node: &str,
         pool: &str,
     ) -> Result<(), DirectError> {
-        let gone = self.replica_on(name, old).await?;
-        let member = self.place_replica(name, node, pool).await?;
-        self.change(name, |volume| {
-            let quorum = volume.quorum.get_or_insert_default();
-            quorum.desired.retain(|known| known.replica != gone && *known != member);
-            quorum.desired.push(member);
-            Ok(())
-        })
-        .await?;
-        self.forget_replica(name, gone).await
+        let (found, gone) = self.replica_on(name, old).await?;
+        let member = self.place_replica(&found.volume, node, pool).await?;
+        self.desire(&found.volume, member, Some(gone.replica)).await?;
+        self.forget_replica(&found.volume, gone.replica).await
     }
 
     /// A replica without a vote, for want of space for instance: its content goes, and it comes back
-    /// as new in the same place.
+    /// as new in the same place. It is not wanted meanwhile, so that nobody gives it a vote.
     pub async fn renew_replica(&self, name: &str, node: &str) -> Result<(), DirectError> {
-        let replica = self.replica_on(name, node).await?;
-        let found = self.known(name).await?;
-        if votes(&found.volume, replica) {
-            return Err(DirectError::StillVotes { name: name.into(), node: node.into() });
-        }
-        let places = &found.volume.places;
-        let place = places.iter().find(|place| place.replica == replica);
-        let place =
-            place.ok_or_else(|| DirectError::NoReplica { name: name.into(), node: node.into() })?;
-        let desired = found.volume.quorum.as_ref().map_or(&[][..], |quorum| &quorum.desired);
-        let mut admin = self.admin(&self.node_of_id(place.node).await?)?;
-        let there = present(&mut admin, &found.volume).await?;
-        // One that is not listed was made by the same step before it was interrupted.
-        let listed = |it: &v1::Replica| {
-            desired.contains(&v1::Member { replica, incarnation: it.incarnation })
-        };
-        if there.as_ref().is_some_and(listed) {
-            self.wipe(&found, replica).await?;
-        }
-        let member = self.make_replica(&found.volume, place).await?;
-        self.change(name, |volume| {
-            let quorum = volume.quorum.get_or_insert_default();
-            quorum.desired.retain(|known| known.replica != replica);
-            quorum.desired.push(member);
+        let (found, place) = self.replica_on(name, node).await?;
+        let replica = place.replica;
+        let still = || DirectError::StillVotes { name: name.into(), node: node.into() };
+        self.change_kept(&found.volume, |volume| {
+            if votes(volume, replica) {
+                return Err(still());
+            }
+            undesired(volume, replica);
             Ok(())
         })
         .await?;
-        Ok(())
+        self.wipe_voteless(&found.volume, replica).await?.ok_or_else(still)?;
+        let found = self.kept(&found.volume).await?;
+        let member = self.make_replica(&found, &place).await?;
+        self.desire(&found.volume, member, Some(replica)).await
     }
 
-    async fn replica_on(&self, name: &str, node: &str) -> Result<u64, DirectError> {
+    async fn replica_on(&self, name: &str, node: &str) -> Result<(Found, Place), DirectError> {
         let (found, at) = (self.known(name).await?, self.node_named(node).await?.id);
-        let place = found.volume.places.iter().find(|place| place.node == at);
-        place
-            .map(|place| place.replica)
-            .ok_or_else(|| DirectError::NoReplica { name: name.into(), node: node.into() })
+        let place = found.volume.places.iter().find(|place| place.node == at).cloned();
+        let none = || DirectError::NoReplica { name: name.into(), node: node.into() };
+        Ok((found, place.ok_or_else(none)?))
     }
 
     /// Waits until a replica has no vote, wipes it, and takes its place out of the object.
-    async fn forget_replica(&self, name: &str, replica: u64) -> Result<(), DirectError> {
+    async fn forget_replica(&self, of: &v1::Volume, replica: u64) -> Result<(), DirectError> {
         let patience = Duration::from_secs(600);
-        let found =
-            self.wait(name, "the replica's vote to go", patience, |volume| !votes(volume, replica));
-        let found = found.await?;
-        self.wipe(&found, replica).await?;
-        self.change(name, |volume| {
+        let gone = |volume: &v1::Volume| volume.uid != of.uid || !votes(volume, replica);
+        loop {
+            self.wait(&of.name, "the replica's vote to go", patience, gone).await?;
+            if self.wipe_voteless(of, replica).await?.is_some() {
+                break;
+            }
+        }
+        self.change_of(of, |volume| {
             volume.places.retain(|place| place.replica != replica);
             Ok(())
         })
         .await?;
         Ok(())
+    }
+
+    /// Wipes a replica by the object in which it has no vote. `None`: it has one.
+    async fn wipe_voteless(
+        &self,
+        of: &v1::Volume,
+        replica: u64,
+    ) -> Result<Option<()>, DirectError> {
+        loop {
+            let found = self.this(of).await?;
+            if votes(&found.volume, replica) {
+                return Ok(None);
+            }
+            match self.wipe(&found, replica).await {
+                Ok(()) => return Ok(Some(())),
+                // The target may change votes at any moment, and then nothing is wiped.
+                Err(DirectError::Node(status))
+                    if status.code() == Code::FailedPrecondition
+                        && self.this(of).await?.version != found.version => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Until the votes are as they are wanted.
@@ -176,22 +192,16 @@ impl Site {
         let place = found.volume.places.iter().find(|place| place.replica == replica);
         let Some(place) = place else { return Ok(()) };
         let mut admin = self.admin(&self.node_of_id(place.node).await?)?;
-        let volume = Some(reference(&found.volume));
-        let all = admin.list_replicas(v1::ListReplicasRequest {}).await?.into_inner().replicas;
-        let is_it = |it: &&v1::Replica| {
-            it.volume.as_ref().is_some_and(|volume| volume.uid == found.volume.uid)
-        };
-        // A crash may have left something that is no replica yet; that has no incarnation.
-        let incarnation = all.iter().find(is_it).map_or(0, |present| present.incarnation);
-        let request = v1::DeleteReplicaRequest {
-            volume,
-            replica,
-            incarnation,
-            catalog_version: found.version,
-        };
-        admin.delete_replica(request).await?;
+        let there = present(&mut admin, &found.volume).await?;
+        let incarnation = there.map_or(NOT_YET, |present| present.incarnation);
+        admin.delete_replica(deletion(found, replica, incarnation)).await?;
         Ok(())
     }
+}
+
+fn undesired(volume: &mut v1::Volume, replica: u64) {
+    let quorum = volume.quorum.get_or_insert_default();
+    quorum.desired.retain(|member| member.replica != replica);
 }
 
 fn votes(volume: &v1::Volume, replica: u64) -> bool {
