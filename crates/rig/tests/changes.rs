@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use control::direct::{NewClone, Site};
+use control::direct::{NewClone, Site, reference};
+use proto::v1;
 use rig::links::Network;
 use rig::load::{Load, Plan};
 use rig::operator::Operator;
@@ -66,6 +67,7 @@ impl Changes {
         self.remove(5)?;
         self.verified("three replicas again", 3)?;
         self.replace(3, 4)?;
+        self.nowhere_else(3)?;
         self.verified("one for another", 3)?;
         self.grow(96)?;
         self.verified("grown", 3)?;
@@ -115,6 +117,27 @@ impl Changes {
             site.replace_replica(VOLUME, &old, &new, "main").await
         })?;
         self.settled()
+    }
+
+    /// What no place of the volume's object lists is not made.
+    fn nowhere_else(&self, node: u64) -> Result<()> {
+        let made = self.operator.ask(async |site| {
+            let found = site.known(VOLUME).await?;
+            let request = v1::CreateReplicaRequest {
+                volume: Some(reference(&found.volume)),
+                replica: 3,
+                pool: "main".into(),
+                size: found.volume.size,
+                block_size: found.volume.block_size,
+                compression: found.volume.compression,
+                ..v1::CreateReplicaRequest::default()
+            };
+            site.admin(&site.node_of_id(node).await?)?.create_replica(request).await?;
+            Ok(())
+        });
+        let why = format!("{:#}", made.expect_err("it has no place there"));
+        ensure!(why.contains("list its place first"), "{why}");
+        Ok(())
     }
 
     fn settled(&self) -> Result<()> {
