@@ -51,6 +51,15 @@ fn snapshot(uid: [u8; 16]) -> v1::Snapshot {
     v1::Snapshot { uid: uid.into(), name: "monday".into(), position, ..v1::Snapshot::default() }
 }
 
+/// The catalog ends when nobody speaks to it any more, so it goes after the nodes.
+fn play(run: impl AsyncFnOnce(&Bench)) {
+    drop(site::block_on(async {
+        let bench = Bench::new().await;
+        run(&bench).await;
+        bench
+    }));
+}
+
 impl Bench {
     async fn new() -> Bench {
         let scratch = Scratch::new();
@@ -111,8 +120,7 @@ async fn vote(site: &Site, replicas: &[u64]) {
 /// Protects from a vote that is given to a replica while its content goes.
 #[test]
 fn a_replica_that_is_renewed_is_not_wanted_meanwhile() {
-    site::block_on(async {
-        let bench = Bench::new().await;
+    play(async |bench| {
         let votes = bench.site.renew_replica("db", "node-2").await;
         assert!(matches!(votes, Err(DirectError::StillVotes { .. })), "{votes:?}");
         assert_eq!(bench.desired().await, [101, 201]);
@@ -126,8 +134,7 @@ fn a_replica_that_is_renewed_is_not_wanted_meanwhile() {
 /// Protects from content that is wiped by what was true before.
 #[test]
 fn a_vote_that_comes_while_a_replica_is_renewed_keeps_its_content() {
-    site::block_on(async {
-        let bench = Bench::new().await;
+    play(async |bench| {
         vote(&bench.site, &[1]).await;
         let other = bench.other();
         let comes = Box::pin(async move { vote(&other, &[1, 2]).await });
@@ -142,8 +149,7 @@ fn a_vote_that_comes_while_a_replica_is_renewed_keeps_its_content() {
 /// come back because something is in its place.
 #[test]
 fn what_was_left_in_the_place_of_a_renewed_replica_goes() {
-    site::block_on(async {
-        let bench = Bench::new().await;
+    play(async |bench| {
         vote(&bench.site, &[1]).await;
         // A removal that was interrupted: it is not wanted any more, and still there.
         let interrupted = |volume: &mut v1::Volume| {
@@ -167,8 +173,7 @@ fn what_was_left_in_the_place_of_a_renewed_replica_goes() {
 /// Protects from a volume that has the name of one that is gone: it loses a replica.
 #[test]
 fn a_replica_is_taken_from_the_volume_that_was_meant() {
-    site::block_on(async {
-        let bench = Bench::new().await;
+    play(async |bench| {
         let other = bench.other();
         let (removed, ()) = tokio::join!(bench.site.remove_replica("db", "node-2"), async {
             tokio::time::sleep(Duration::from_millis(150)).await;
@@ -198,8 +203,7 @@ fn a_replica_is_taken_from_the_volume_that_was_meant() {
 /// Protects from a clone that can neither be made nor is gone.
 #[test]
 fn an_intent_to_clone_goes_with_its_snapshot() {
-    site::block_on(async {
-        let bench = Bench::new().await;
+    play(async |bench| {
         // The snapshot is deleted, and another one has its name.
         let state = std::sync::Arc::clone(&bench.nodes[0].state);
         let replaced = async move { state.lock().unwrap().snapshots = vec![snapshot([8; 16])] };
@@ -212,8 +216,7 @@ fn an_intent_to_clone_goes_with_its_snapshot() {
 
 #[test]
 fn an_intent_to_clone_goes_if_there_is_no_room_for_its_mark() {
-    site::block_on(async {
-        let bench = Bench::new().await;
+    play(async |bench| {
         let full = Status::resource_exhausted("a volume has at most 32 clones");
         bench.nodes[0].with(|it| it.no_mark = Some(full));
         let made = bench.site.clone_volume(&clone_wanted()).await;
@@ -226,9 +229,8 @@ fn an_intent_to_clone_goes_if_there_is_no_room_for_its_mark() {
 /// Protects from a snapshot that is kept for ever, for a clone that nobody has.
 #[test]
 fn a_clone_that_is_deleted_while_it_is_made_leaves_nothing() {
-    site::block_on(async {
-        for call in ["mark_clone", "create_replica"] {
-            let bench = Bench::new().await;
+    for call in ["mark_clone", "create_replica"] {
+        play(async |bench| {
             let other = bench.other();
             let deleted = Box::pin(async move { other.delete("trial").await.unwrap() });
             bench.nodes[0].with(|it| it.when = Some((call, deleted)));
@@ -237,15 +239,14 @@ fn a_clone_that_is_deleted_while_it_is_made_leaves_nothing() {
             assert!(bench.nodes[0].with(|it| it.marks.is_empty()), "{call}");
             let left = |it: &mut State| it.replicas.contains_key(CLONE.as_slice());
             assert!(!bench.nodes.iter().any(|it| it.with(left)), "{call}");
-        }
-    });
+        });
+    }
 }
 
 /// Protects from an empty volume that takes up what was to be a clone, and the other way round.
 #[test]
 fn a_volume_and_a_clone_do_not_take_each_other_up() {
-    site::block_on(async {
-        let bench = Bench::new().await;
+    play(async |bench| {
         bench.nodes[0].with(|it| it.no_mark = Some(Status::unavailable("not now")));
         let begun = bench.site.clone_volume(&clone_wanted()).await;
         assert!(matches!(begun, Err(DirectError::Node(_))), "{begun:?}");
@@ -264,8 +265,7 @@ fn a_volume_and_a_clone_do_not_take_each_other_up() {
 /// Protects from a volume that can be served by nobody any more, because somebody began to delete it.
 #[test]
 fn a_volume_whose_target_cannot_be_stopped_is_not_deleted() {
-    site::block_on(async {
-        let bench = Bench::new().await;
+    play(async |bench| {
         bench.served_by(3).await;
         let away = bench.site.delete("db").await;
         assert!(matches!(away, Err(DirectError::Node(_))), "{away:?}");
