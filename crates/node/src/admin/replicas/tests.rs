@@ -18,6 +18,7 @@ fn listed() -> Known {
             object: VolumeObject::default(),
             places: BTreeMap::from([(ReplicaId(2), HERE), (ReplicaId(1), NodeId(7))]),
             hold_deadline: Span::secs(1),
+            workers: None,
             access: Access::default(),
         },
         pools: [1, 2].map(|replica| (ReplicaId(replica), "main".into())).into(),
