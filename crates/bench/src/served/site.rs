@@ -1,6 +1,7 @@
 //! A site of ours: a catalog and nodes, each a process, on loopback addresses.
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -65,9 +66,10 @@ impl Site {
 
     fn add_node(&mut self, id: u64, size: u64) -> Result<()> {
         let (name, pool) = (node_name(id), self.folder.join(format!("pool-{id}")));
+        touch(&pool, size)?;
         let size = size.to_string();
         let mut create = Command::new(pollux());
-        create.args(["disk", "create", "--size", &size]).arg(&pool);
+        create.args(["disk", "create", "--force", "--size", &size]).arg(&pool);
         let made = create.output();
         let made = made.with_context(|| format!("{} does not start", pollux().display()))?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -209,4 +211,13 @@ fn serve(kind: &str, options: &[(&str, OsString)], folder: &Path, name: &str) ->
     words.extend([keeps.0.into(), keeps.1.into(), "--ready-file".into(), ready.clone().into()]);
     words.extend(options.iter().flat_map(|(key, value)| [(*key).into(), value.clone()]));
     Process::start(folder, Recipe { name: name.into(), words, ready })
+}
+
+/// All of a pool has its memory, or its place on the disk, before anything is measured: files of
+/// others do. The first touch of memory that the host has to find takes longer than writing it.
+fn touch(pool: &Path, size: u64) -> Result<()> {
+    let mut file = fs::File::create(pool)?;
+    let zeros = vec![0; 1 << 20];
+    let pieces = (0..size).step_by(zeros.len());
+    pieces.map(|_| file.write_all(&zeros)).collect::<io::Result<()>>().context("making a pool")
 }
