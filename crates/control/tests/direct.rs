@@ -145,6 +145,27 @@ fn a_vote_that_comes_while_a_replica_is_renewed_keeps_its_content() {
     });
 }
 
+/// Protects from an incarnation that is wanted and nowhere.
+#[test]
+fn who_renews_a_replica_at_the_same_time_as_somebody_else_is_told() {
+    play(async |bench| {
+        vote(&bench.site, &[1]).await;
+        let other = bench.other();
+        let comes = Box::pin(async move {
+            let renewed = |volume: &mut v1::Volume| {
+                let quorum = volume.quorum.as_mut().unwrap();
+                quorum.desired.push(v1::Member { replica: 2, incarnation: 900 });
+                Ok(())
+            };
+            other.change("db", renewed).await.unwrap();
+        });
+        bench.second(|it| it.when = Some(("create_replica", comes)));
+        let told = bench.site.renew_replica("db", "node-2").await;
+        assert!(matches!(told, Err(DirectError::MadeTwice { replica: 2, .. })), "{told:?}");
+        assert_eq!(bench.desired().await, [101, 900]);
+    });
+}
+
 /// Protects from a replica that is taken for new and has the content that was to go, and from one that cannot
 /// come back because something is in its place.
 #[test]

@@ -22,9 +22,13 @@ pub const HOLD_DEADLINE: Span = Span::secs(60);
 /// what the target keeps at the most for replay.
 pub const BACKLOG: u64 = 64 << 20;
 
-/// How old what a replica lacks may be while writers wait for it. At half a backlog that is 64 MiB/s:
+/// How long a replica may take to reach what was the end, while writers wait for it. At half a backlog that is 64 MiB/s:
 /// whoever is slower is better left behind.
 pub const PACE: Span = Span::millis(500);
+
+/// How long a replica that was left behind is not waited for: one that is too slow comes back and
+/// falls behind again and again.
+pub const UNFORGIVEN: Span = Span::secs(60);
 
 /// How long a replica may be silent before its connection is given up.
 pub const SILENCE: Span = Span::secs(5);

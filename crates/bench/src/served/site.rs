@@ -1,7 +1,7 @@
 //! A site of ours: a catalog and nodes, each a process, on loopback addresses.
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -218,6 +218,6 @@ fn serve(kind: &str, options: &[(&str, OsString)], folder: &Path, name: &str) ->
 fn touch(pool: &Path, size: u64) -> Result<()> {
     let mut file = fs::File::create(pool)?;
     let zeros = vec![0; 1 << 20];
-    let pieces = (0..size).step_by(zeros.len());
-    pieces.map(|_| file.write_all(&zeros)).collect::<io::Result<()>>().context("making a pool")
+    let mut pieces = (0..size).step_by(zeros.len());
+    pieces.try_for_each(|_| file.write_all(&zeros)).context("making a pool")
 }

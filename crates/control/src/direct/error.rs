@@ -24,6 +24,11 @@ pub enum DirectError {
     #[error("the volume `{name}` has a replica on `{node}` already")]
     ReplicaThere { name: String, node: String },
     #[error(
+        "somebody else made replica {replica} of `{name}` anew at the same time: look at its status, and \
+         say it again if that is still needed"
+    )]
+    MadeTwice { name: String, replica: u64 },
+    #[error(
         "the replica of `{name}` on `{node}` votes: its content is needed. To move it, `pollux volume replica replace`"
     )]
     StillVotes { name: String, node: String },

@@ -27,6 +27,11 @@ impl Site {
     ) -> Result<(), DirectError> {
         self.change_kept(of, |volume| {
             let quorum = volume.quorum.get_or_insert_default();
+            let other = |it: &v1::Member| it.replica == member.replica && *it != member;
+            if quorum.desired.iter().any(other) {
+                let (name, replica) = (of.name.clone(), member.replica);
+                return Err(DirectError::MadeTwice { name, replica });
+            }
             quorum.desired.retain(|known| Some(known.replica) != instead && *known != member);
             quorum.desired.push(member);
             Ok(())
@@ -102,7 +107,7 @@ impl Site {
         self.wipe_voteless(&found.volume, replica).await?.ok_or_else(still)?;
         let found = self.kept(&found.volume).await?;
         let member = self.make_replica(&found, &place).await?;
-        self.desire(&found.volume, member, Some(replica)).await
+        self.desire(&found.volume, member, None).await
     }
 
     async fn replica_on(&self, name: &str, node: &str) -> Result<(Found, Place), DirectError> {

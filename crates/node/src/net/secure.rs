@@ -64,6 +64,10 @@ impl Secure {
         Ok(Secure { session, unsent, begun: false, ended: false })
     }
 
+    pub fn is_ready(&self) -> bool {
+        self.session.is_ready()
+    }
+
     pub fn is_begun(&self) -> bool {
         self.begun
     }

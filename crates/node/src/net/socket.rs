@@ -130,6 +130,11 @@ impl Socket {
         self.secure.as_ref().map(|secure| secure.peer())
     }
 
+    /// Whether no handshake is to be done any more.
+    pub fn is_ready(&self) -> bool {
+        self.secure.as_ref().is_none_or(|secure| secure.is_ready())
+    }
+
     /// Whether anything has come for which a handshake has to be done; always, where there is none.
     pub fn is_begun(&self) -> bool {
         self.secure.as_ref().is_none_or(|secure| secure.is_begun())

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::info;
 
 use super::Options;
+use super::failures::Failures;
 use crate::random;
 use crate::shard::{Config, Listener, Order, PoolPlace, Report, Service, Shard, kernel_boot};
 
@@ -51,6 +52,7 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> DataError {
 /// Returns when the pools are open and the addresses known.
 pub fn start(
     options: &Options,
+    failures: Failures,
     tls: Option<Sessions>,
     poll: Poll,
     orders: Receiver<Order>,
@@ -81,7 +83,7 @@ pub fn start(
     let (end, ended) = oneshot::channel();
     let run = move || {
         let mut shard = Shard::new(config, poll, orders, report);
-        let ready = prepare(&mut shard, pools, listeners);
+        let ready = prepare(&mut shard, &failures, pools, listeners);
         let go = ready.is_ok();
         let _ = opened.send(ready);
         if go {
@@ -121,6 +123,7 @@ fn bind_unix(path: &Path) -> Result<UnixListener, DataError> {
 
 fn prepare(
     shard: &mut Shard,
+    failures: &Failures,
     pools: Vec<PoolOption>,
     listeners: Vec<(Listener, Service)>,
 ) -> Result<(), DataError> {
@@ -130,7 +133,9 @@ fn prepare(
         let disk = open_disk(&option.path).map_err(|error| refuse(error.to_string()))?;
         let pool = Pool::open(disk, engine::OpenOptions::default())
             .map_err(|error| refuse(format!("{}: {error}", option.path.display())))?;
-        let powered = Powered { kernel, device: u128::from_le_bytes(pool.info().uuid) };
+        let device = failures.device(pool.info().uuid);
+        let device = device.map_err(system("whether a pool failed before"))?;
+        let powered = Powered { kernel, device };
         info!(pool = option.name, path = %option.path.display(), "pool opened");
         let place = PoolPlace { name: option.name.clone(), path: option.path.clone(), powered };
         shard.add_pool(place, pool).map_err(system("a pool cannot be watched"))?;

@@ -1,6 +1,7 @@
 //! The process of a node: one thread is the data plane, another talks to the catalog and to
 //! whoever administers the node.
 mod data;
+mod failures;
 mod memory;
 mod register;
 
@@ -29,6 +30,8 @@ use crate::catalog::{Books, follow};
 use crate::clock;
 use crate::complaints::Complaints;
 use crate::shard::{Order, Report, Sender, Shard};
+
+use failures::Failures;
 
 pub use data::{DataError, PoolOption};
 pub use memory::{Memory, MemoryError};
@@ -108,11 +111,12 @@ pub async fn serve(
     check_identity(&options, identity.as_ref())?;
     raise_descriptors();
     let memory = Arc::new(Memory::open(&options.state)?);
+    let failures = Failures::open(&options.state);
     let poll = Poll::new()?;
     let (shard, orders) = Sender::new(Shard::waker(&poll)?);
     let (report, reports) = mpsc::unbounded_channel();
     let tls = identity.as_ref().map(|identity| Sessions::new(identity, Protocol::Peer));
-    let mut data = data::start(&options, tls, poll, orders, report)?;
+    let mut data = data::start(&options, failures.clone(), tls, poll, orders, report)?;
     let (admin, incoming) = certs::listen(options.admin, identity.as_ref(), complaining()).await?;
     let metrics = match options.metrics {
         Some(at) => Some(crate::metrics::serve(at, shard.clone()).await?),
@@ -124,7 +128,7 @@ pub async fn serve(
     let channel = certs::channel(&options.catalog, &Name::catalog(), identity.as_ref())?;
     let books = Arc::new(Books::new(Client::new(channel), options.id, Arc::clone(&memory)));
     tokio::spawn(follow(Arc::clone(&books), shard.clone()));
-    tokio::spawn(answer_targets(Arc::clone(&books), shard.clone(), reports));
+    tokio::spawn(take_reports(Arc::clone(&books), failures, shard.clone(), reports));
     // Whoever reads that this node is ready finds it in the catalog too, unless that is away.
     let registering = register::register(Arc::clone(&books), options.clone(), addresses);
     let mut registering = tokio::spawn(registering);
@@ -193,14 +197,24 @@ fn raise_descriptors() {
     }
 }
 
-/// Carries questions of targets to the catalog.
-async fn answer_targets(
+/// Carries questions of targets to the catalog, and keeps in mind which pools failed.
+async fn take_reports(
     books: Arc<Books>,
+    failures: Failures,
     shard: Sender,
     mut reports: mpsc::UnboundedReceiver<Report>,
 ) {
     while let Some(report) = reports.recv().await {
-        let Report::Catalog { volume, name, run, ask } = report else { continue };
+        let (volume, name, run, ask) = match report {
+            Report::Catalog { volume, name, run, ask } => (volume, name, run, ask),
+            Report::PoolFailed { uuid } => {
+                if let Err(error) = failures.note(uuid) {
+                    error!(%error, "that a pool failed cannot be noted: do not serve it again");
+                }
+                continue;
+            }
+            Report::Stopped { .. } => continue,
+        };
         let (books, shard) = (Arc::clone(&books), shard.clone());
         tokio::spawn(async move {
             if let Some(answer) = books.answer(&name, run, ask).await {

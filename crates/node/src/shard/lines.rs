@@ -136,8 +136,8 @@ impl Shard {
             line.paused = true;
             return false;
         }
-        let begins = matches!(line.role, Role::Incoming(_)) && !line.socket.is_begun();
-        if begins && self.handshakes.left == 0 {
+        let proves = matches!(line.role, Role::Incoming(_)) && !line.socket.is_ready();
+        if proves && self.handshakes.left == 0 {
             line.readable = true;
             self.handshakes.postponed.push(at);
             return false;
@@ -149,7 +149,7 @@ impl Shard {
             other => other.landing(),
         };
         let read = line.socket.read(landing, &mut scratch);
-        if begins && line.socket.is_begun() {
+        if proves && line.socket.is_begun() {
             self.handshakes.left -= 1;
         }
         let more = match read {

@@ -135,8 +135,20 @@ pub enum Order {
 /// What a shard tells whoever talks to the catalog.
 #[derive(Clone, Debug)]
 pub enum Report {
-    Catalog { volume: VolumeUid, name: String, run: Boot, ask: CatalogAsk },
-    Stopped { volume: VolumeUid, reason: Stopped },
+    Catalog {
+        volume: VolumeUid,
+        name: String,
+        run: Boot,
+        ask: CatalogAsk,
+    },
+    Stopped {
+        volume: VolumeUid,
+        reason: Stopped,
+    },
+    /// Its device may have lost what it completed: that has to outlive this process (P8).
+    PoolFailed {
+        uuid: [u8; 16],
+    },
 }
 
 /// How far the end has come.

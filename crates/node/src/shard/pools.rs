@@ -14,7 +14,7 @@ use replication::store::{StoreError, StoreOp, StoreReply, StoreTag};
 use replication::words::{Incarnation, Powered, VolumeUid};
 use tracing::error;
 
-use super::orders::Refusal;
+use super::orders::{Refusal, Report};
 use super::volumes::VolumeNo;
 use super::{POOLS_FROM, Shard};
 use crate::store::Host;
@@ -177,10 +177,12 @@ impl Shard {
             if !std::mem::take(&mut pool.busy) {
                 pool.host.pool_mut().idle();
             }
-            if let Some(reason) = pool.host.pool().info().failed
+            let info = pool.host.pool().info();
+            if let Some(reason) = info.failed
                 && !std::mem::replace(&mut pool.mourned, true)
             {
                 error!(pool = pool.place.name, %reason, "the pool has failed; its replicas are out");
+                (self.report)(Report::PoolFailed { uuid: info.uuid });
             }
         }
     }

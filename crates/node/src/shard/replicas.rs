@@ -122,6 +122,21 @@ impl Shard {
         }
     }
 
+    /// Also of one that is being made, or that comes back because it could not be deleted.
+    pub(super) fn bound_workers(&mut self, number: VolumeNo, limit: Option<usize>) {
+        for (_, work) in self.pools.iter_mut().flat_map(|pool| &mut pool.own) {
+            match work {
+                OwnWork::Create(it) if it.volume == number => it.workers = limit,
+                OwnWork::Delete(it) if it.volume == number => it.workers = limit,
+                _ => {}
+            }
+        }
+        if let Some(replica) = self.volumes.replica(number) {
+            replica.workers.set_limit(limit);
+            self.submit_waiting(number);
+        }
+    }
+
     /// What waited because of the bound on concurrent operations.
     pub(super) fn submit_waiting(&mut self, number: VolumeNo) {
         while let Some(replica) = self.volumes.replica(number)

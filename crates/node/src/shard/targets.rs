@@ -292,10 +292,7 @@ impl Shard {
     /// The catalog's record of a volume changed.
     pub(super) fn record_changed(&mut self, record: VolumeRecord) {
         let Some(number) = self.volumes.known(record.uid) else { return };
-        if let Some(replica) = self.volumes.replica(number) {
-            replica.workers.set_limit(record.workers);
-            self.submit_waiting(number);
-        }
+        self.bound_workers(number, record.workers);
         let Some(target) = self.volumes.target(number) else { return };
         let answer = CatalogAnswer::Object(Box::new(record.object.clone()));
         target.record = record;

@@ -13,8 +13,8 @@ use std::collections::{HashMap, VecDeque};
 
 use replication::words::{Moment, NodeId, Span};
 
-/// Connections of a kind that have proved nothing. So many handshakes of TLS are done in a grace, so who
-/// was let in also has its turn.
+/// Connections of a kind that have proved nothing. More handshakes of TLS are done in a grace, so who was
+/// let in also has its turn.
 pub const UNPROVED_MAX: usize = 512;
 
 /// Nobody is pushed out before. A client on the other side of the world needs half of it for a login
@@ -48,6 +48,10 @@ impl Crowd {
         self.waiting.retain(|other| other.number != it.number);
         let place = self.waiting.partition_point(|other| other.since <= it.since);
         self.waiting.insert(place, it);
+    }
+
+    pub fn has(&self, it: &Awaited) -> bool {
+        self.waiting.iter().any(|other| other.number == it.number)
     }
 
     /// Whether one more may come in.

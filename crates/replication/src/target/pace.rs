@@ -6,17 +6,17 @@
 //! anyway until it is there. So beyond half of the backlog new writes wait for it; those that
 //! have a seq do not (P1).
 //!
-//! Only one that moves is waited for: what it lacks is never older than `PACE`. A replica that
-//! hangs costs the writers that much once, and one that is slower than half a backlog in `PACE`
-//! is left behind as before.
+//! Only one that moves is waited for: what it lacks is younger than twice `PACE`. A replica that hangs
+//! costs the writers that much, one that is slower than half a backlog in `PACE` is left behind as
+//! before, and whoever was left behind is not waited for again for a while (`UNFORGIVEN`).
 use block::Seq;
 
-use crate::constants::PACE;
+use crate::constants::{PACE, UNFORGIVEN};
 use crate::target::Target;
-use crate::words::{Moment, ReplicaId};
+use crate::words::{Moment, ReplicaId, Span};
 
-/// How old what a replica lacks is at the most: the end of the sequence at some moment, and it has
-/// not been reached yet. When it is, the next is the end as it is then.
+/// How far behind in time a replica is: the end of the sequence at some moment, which it has not
+/// reached yet. When it has, the next is the end as it is then.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Milestone {
     end: Seq,
@@ -30,8 +30,8 @@ impl Milestone {
         }
     }
 
-    fn is_late(&self, now: Moment) -> bool {
-        now >= self.since + PACE
+    fn is_late(&self, now: Moment, pace: Span) -> bool {
+        now >= self.since + pace
     }
 }
 
@@ -39,10 +39,13 @@ impl Target {
     /// A replica in the stream that is so far behind that new writes wait for it.
     pub(super) fn laggard(&self, now: Moment) -> Option<ReplicaId> {
         let sequence = &self.sequence;
+        // Whoever waits for a laggard must not fail for it.
+        let pace = PACE.min(Span(self.config.hold_deadline.0 / 4));
         let lagging = self.peers.iter().find(|(_, peer)| {
             peer.is_in_stream()
                 && sequence.bytes_between(peer.held, sequence.committed) > self.config.backlog / 2
-                && !peer.milestone.is_late(now)
+                && !peer.milestone.is_late(now, pace)
+                && peer.left_behind.is_none_or(|since| now >= since + UNFORGIVEN)
         });
         lagging.map(|(replica, _)| *replica)
     }

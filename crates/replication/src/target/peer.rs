@@ -59,6 +59,8 @@ pub struct Peer {
     pub durable: Seq,
     pub headroom: ByteLen,
     pub milestone: Milestone,
+    /// When it last lost the stream because it was too far behind.
+    pub left_behind: Option<Moment>,
     /// When the newest renewal that it confirmed was sent.
     pub renewed: Option<Moment>,
     /// It started dirty and cannot prove that nothing was lost; until it holds this.
@@ -84,6 +86,7 @@ impl Peer {
             durable: Seq(0),
             headroom: ByteLen(0),
             milestone: Milestone::default(),
+            left_behind: None,
             renewed: None,
             regressed: None,
             facts: None,

@@ -152,7 +152,7 @@ impl Target {
     /// a delta.
     pub(super) fn drop_laggards(&mut self, cx: &mut Cx<'_>) {
         let mut dropped = Vec::new();
-        for (replica, peer) in &self.peers {
+        for (replica, peer) in &mut self.peers {
             if peer.link.is_none() {
                 continue;
             }
@@ -164,6 +164,9 @@ impl Target {
                 Stand::Greeting => GREETING,
                 _ => SILENCE,
             };
+            if lags {
+                peer.left_behind = Some(cx.now);
+            }
             // How far it really came is told by its next welcome, when nothing is on its way.
             if lags || cx.now >= peer.heard + patience {
                 dropped.push(*replica);

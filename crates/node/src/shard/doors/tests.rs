@@ -157,7 +157,7 @@ fn handshakes_are_counted_when_they_begin() {
     let mut shard = shard();
     shard.config.tls = Some(here);
     let address = listening(&mut shard, Service::Peers);
-    let silent: Vec<TcpStream> = (0..3 * HANDSHAKES).map(|_| connect(address)).collect();
+    let silent: Vec<TcpStream> = (0..2 * HANDSHAKES).map(|_| connect(address)).collect();
     let call = |_| {
         let stream = Stream::Tcp(mio::net::TcpStream::from_std(connect(address)));
         let mut caller = Socket::secured(stream, there.call(&Name::node(1)).unwrap()).unwrap();

@@ -47,4 +47,17 @@ fn a_replica_that_hangs_is_waited_for_once_and_left_behind() {
     stage.pass(Span::millis(50));
     let up = stage.target.status(stage.now).peers[2].up;
     assert!(up < Some(Span::millis(500)), "beyond three quarters its connection ends: {up:?}");
+
+    // It is back, and just as slow.
+    stage.fake(3).mute = false;
+    stage.ask(1, 2000, write(0));
+    stage.fake(3).mute = true;
+    for block in 0..=HALF {
+        stage.ask(1, 3000 + block, write(block));
+        assert_eq!(
+            stage.answer(3000 + block).as_deref(),
+            Some("ok"),
+            "write {block}: once is enough"
+        );
+    }
 }
