@@ -9,25 +9,25 @@ use super::outbox::Outbox;
 use super::session::{Protocol, Session, dial, exactly};
 use crate::load::Step;
 
-const MAGIC: u64 = 0x4e42_444d_4147_4943;
-const OPTION: u64 = 0x4948_4156_454f_5054;
-const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
-const REQUEST: u32 = 0x2560_9513;
-const REPLY: u32 = 0x6744_6698;
+pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
+pub const OPTION: u64 = 0x4948_4156_454f_5054;
+pub const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
+pub const REQUEST: u32 = 0x2560_9513;
+pub const REPLY: u32 = 0x6744_6698;
 const REPLY_LEN: usize = 16;
 
 const FIXED_NO_ZEROES: u32 = 3;
 const OPT_GO: u32 = 7;
-const REP_ACK: u32 = 1;
-const REP_INFO: u32 = 3;
+pub const REP_ACK: u32 = 1;
+pub const REP_INFO: u32 = 3;
 const INFO_EXPORT: u16 = 0;
 const OPTION_REPLY_MAX: u32 = 4096;
 
-const CAN_FLUSH: u16 = 1 << 2;
+pub const CAN_FLUSH: u16 = 1 << 2;
 
-const READ: u16 = 0;
-const WRITE: u16 = 1;
-const DISCONNECT: u16 = 2;
+pub const READ: u16 = 0;
+pub const WRITE: u16 = 1;
+pub const DISCONNECT: u16 = 2;
 const FLUSH: u16 = 3;
 
 struct Nbd {

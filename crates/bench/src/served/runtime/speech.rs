@@ -2,12 +2,10 @@
 use anyhow::{Result, ensure};
 
 use crate::served::content::Content;
-
-const MAGIC: u64 = 0x4e42_444d_4147_4943;
-const OPTION: u64 = 0x4948_4156_454f_5054;
-const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
-const REQUEST: u32 = 0x2560_9513;
-const REPLY: u32 = 0x6744_6698;
+use crate::served::nbd::{
+    CAN_FLUSH, DISCONNECT, MAGIC, OPTION, OPTION_REPLY, READ, REP_ACK, REP_INFO, REPLY, REQUEST,
+    WRITE,
+};
 
 /// Bytes of an option before its data, with the client's flags in front.
 const OPTION_HEAD: usize = 20;
@@ -16,7 +14,7 @@ const LEN_MAX: usize = 1 << 20;
 
 const SIZE: u64 = 1 << 30;
 /// That flags are told, and that there is a flush.
-const FLAGS: u16 = 1 | 1 << 2;
+const FLAGS: u16 = 1 | CAN_FLUSH;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -65,7 +63,7 @@ impl<'a> Speech<'a> {
         let mut info = 0u16.to_be_bytes().to_vec();
         info.extend(SIZE.to_be_bytes());
         info.extend(FLAGS.to_be_bytes());
-        for (kind, len, data) in [(3u32, 12u32, &info[..]), (1, 0, &[])] {
+        for (kind, len, data) in [(REP_INFO, 12u32, &info[..]), (REP_ACK, 0, &[])] {
             out.extend(OPTION_REPLY.to_be_bytes());
             out.extend(&head[12..16]);
             out.extend(kind.to_be_bytes());
@@ -80,19 +78,19 @@ impl<'a> Speech<'a> {
         let Some(head) = bytes.first_chunk::<REQUEST_HEAD>() else { return Ok(None) };
         let len = number(&head[24..]);
         ensure!(head[..4] == REQUEST.to_be_bytes() && len <= LEN_MAX, "a strange request");
-        let writes = head[7] == 1;
-        let whole = REQUEST_HEAD + if writes { len } else { 0 };
+        let command = u16::from_be_bytes([head[6], head[7]]);
+        let whole = REQUEST_HEAD + if command == WRITE { len } else { 0 };
         if bytes.len() < whole {
             return Ok(None);
         }
-        if head[7] == 2 {
+        if command == DISCONNECT {
             self.phase = Phase::Over;
             return Ok(Some(whole));
         }
         out.extend(REPLY.to_be_bytes());
         out.extend([0; 4]);
         out.extend(&head[8..16]);
-        if head[7] == 0 {
+        if command == READ {
             let (high, low) = (number(&head[16..]) as u64, number(&head[20..]) as u64);
             out.extend(self.content.at(high << 32 | low, len));
         }
