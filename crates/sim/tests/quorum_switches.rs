@@ -71,7 +71,7 @@ const MACHINES: [(Switch, u64); 18] = [
     (Switch::JointQuorum, 40),
     (Switch::WholeRounds, 40),
     (Switch::DeferredDeletes, 180),
-    (Switch::Headroom, 230),
+    (Switch::Headroom, 60),
 ];
 
 const ENGINES: [(Fault, u64); 3] =

@@ -3,7 +3,7 @@ use block::ByteOffset;
 use replication::store::{StoreError, StoreReply, StoreTag};
 use replication::words::Incarnation;
 
-use super::clients::VolumeNo;
+use super::clients::{Time, VolumeNo};
 
 mod engine_pool;
 
@@ -18,8 +18,17 @@ pub struct Mood {
     pub delay: u64,
     /// No more space, but for what was set aside.
     pub full: bool,
+    /// Until then it stays full, whatever else heals.
+    pub full_until: Time,
     /// Every operation fails.
     pub failed: bool,
+}
+
+impl Mood {
+    pub fn fill(&mut self, until: Time) {
+        self.full = true;
+        self.full_until = self.full_until.max(until);
+    }
 }
 
 /// What an empty copy is made of.

@@ -197,7 +197,7 @@ impl World {
         let mood = &mut self.nodes.get_mut(&node).expect("a node").pool.mood;
         match fault {
             Fault::SlowDisk => mood.delay = delay,
-            Fault::FullPool => mood.full = true,
+            Fault::FullPool => mood.fill(until),
             _ => mood.failed = true,
         }
         self.push(until, What::DiskHeals { node });
@@ -208,16 +208,16 @@ impl World {
         let until = self.soon(10_000_000).after(5_000_000);
         self.say(|| format!("all pools are full until {} ms", until.0 / 1000));
         for node in self.node_ids() {
-            self.nodes.get_mut(&node).expect("a node").pool.mood.full = true;
+            self.nodes.get_mut(&node).expect("a node").pool.mood.fill(until);
             self.push(until, What::DiskHeals { node });
         }
     }
 
     pub(super) fn disk_heals(&mut self, id: NodeId) {
-        let delay = self.plan.disk_delay;
+        let (delay, now) = (self.plan.disk_delay, self.now);
         let mood = &mut self.nodes.get_mut(&id).expect("a node").pool.mood;
         let failed = std::mem::take(&mut mood.failed);
-        (mood.delay, mood.full) = (delay, false);
+        (mood.delay, mood.full) = (delay, mood.full && now < mood.full_until);
         if failed {
             // A failed pool is opened anew, with what its device kept; at times it kept nothing.
             self.cut_power(id);
