@@ -204,4 +204,4 @@ impl Socket {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -18,7 +18,7 @@ fn pair() -> (Socket, Socket) {
 }
 
 /// Sessions of two nodes of one site.
-fn sessions() -> [Sessions; 2] {
+pub(crate) fn sessions() -> [Sessions; 2] {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("pollux-socket-{}-{number}", std::process::id());

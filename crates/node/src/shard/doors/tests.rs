@@ -1,11 +1,9 @@
 //! Protects from floods that lock others out. Time is what the tests say it is.
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use certs::session::Sessions;
-use certs::tls::Protocol;
-use certs::{Authority, Identity, Name, Validity};
+use certs::Name;
 use mio::Poll;
 use replication::replica::LinkId;
 use replication::words::{Boot, ReplicaId, VolumeUid};
@@ -13,6 +11,7 @@ use replication::words::{Boot, ReplicaId, VolumeUid};
 use super::super::unproved::{CALLS_MAX, GRACE, UNPROVED_MAX};
 use super::super::{Config, Sender};
 use super::*;
+use crate::net::socket::tests::sessions;
 
 fn shard() -> Shard {
     let poll = Poll::new().unwrap();
@@ -125,21 +124,6 @@ fn the_kernel_looks_after_those_who_vanish() {
         assert_eq!(idle + every * count, Duration::from_secs(60), "{service:?}");
         assert_eq!(rustix::net::sockopt::tcp_user_timeout(tcp).unwrap(), 60_000, "{service:?}");
     }
-}
-
-/// Sessions of two nodes of one site.
-fn sessions() -> [Sessions; 2] {
-    let name = format!("pollux-doors-{}", std::process::id());
-    let folder = std::env::temp_dir().join(name);
-    let authority = Authority::make(Validity::of_authority(SystemTime::now())).unwrap();
-    let made = [1, 2].map(|id| {
-        let valid = Validity::of_certificate(SystemTime::now());
-        let issued = authority.issue(&Name::node(id), &[], valid).unwrap();
-        let identity = Identity::load(&issued.write(&folder).unwrap()).unwrap();
-        Sessions::new(&identity, Protocol::Peer)
-    });
-    std::fs::remove_dir_all(folder).unwrap();
-    made
 }
 
 /// Takes what has arrived, as the loop does it.
