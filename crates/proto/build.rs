@@ -13,6 +13,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?).join("proto");
     println!("cargo::rerun-if-changed={}", root.display());
     let descriptors = protox::compile(FILES, [root])?;
-    tonic_prost_build::configure().skip_debug(SECRET).compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .btree_map(".pollux.v1")
+        .skip_debug(SECRET)
+        .compile_fds(descriptors)?;
     Ok(())
 }

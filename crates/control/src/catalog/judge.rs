@@ -41,17 +41,26 @@ impl Present {
     }
 }
 
+fn body(change: Change) -> Option<Body> {
+    match change {
+        Change::Volume(volume) => Some(Body::Volume(volume)),
+        Change::Node(node) => Some(Body::Node(node)),
+        Change::Snapshot(snapshot) => Some(Body::Snapshot(snapshot)),
+        Change::Group(group) => Some(Body::Group(group)),
+        Change::GroupSnapshot(snapshot) => Some(Body::GroupSnapshot(snapshot)),
+        Change::Controller(controller) => Some(Body::Controller(controller)),
+        Change::Token(token) => Some(Body::Token(token)),
+        Change::Delete(_) => None,
+    }
+}
+
 /// Judges a swap that would get this revision.
 pub fn judge(present: &Present, swap: Swap, revision: u64) -> Verdict {
     let alive = present.alive();
     if alive.map_or(0, |object| object.version) != swap.expected {
         return Verdict::Conflict(alive.cloned().map(Box::new));
     }
-    let body = match swap.change {
-        Change::Volume(volume) => Some(Body::Volume(volume)),
-        Change::Node(node) => Some(Body::Node(node)),
-        Change::Delete(_) => None,
-    };
+    let body = body(swap.change);
     if let (Some(old), Some(new)) = (alive.and_then(|object| object.body.as_ref()), &body)
         && let Err(wrong) = check::step(old, new)
     {

@@ -3,6 +3,15 @@ use std::time::Duration;
 
 /// A label of DNS and of Kubernetes, so that a name can be part of theirs.
 pub const NAME_LEN_MAX: usize = 63;
+/// The longest name that an orchestrator may give (CSI).
+pub const TITLE_LEN_MAX: usize = 128;
+/// Parameters of a class, or keys of a topology; CSI allows 4 KiB for all of them.
+pub const PAIRS_MAX: usize = 64;
+pub const PAIR_LEN_MAX: usize = 256;
+/// Volumes of one group: all are held at the same time.
+pub const GROUP_MAX: usize = 64;
+/// Parts of a topology that a volume may be in.
+pub const SEGMENTS_MAX: usize = 64;
 /// The longest name of a host, with a port behind it.
 pub const ADDRESS_LEN_MAX: usize = 259;
 

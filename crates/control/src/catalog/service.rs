@@ -114,6 +114,11 @@ fn noun(kind: Kind) -> &'static str {
     match kind {
         Kind::Volume => "volume",
         Kind::Node => "node",
+        Kind::Snapshot => "snapshot",
+        Kind::Group => "group",
+        Kind::GroupSnapshot => "group snapshot",
+        Kind::Controller => "controller",
+        Kind::Token => "token",
         Kind::Unspecified => "object",
     }
 }

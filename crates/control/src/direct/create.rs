@@ -95,8 +95,7 @@ impl Site {
             chap: wanted.chap.clone(),
             allowed_initiators: wanted.allowed_initiators.clone(),
             zvol_workers: wanted.zvol_workers,
-            deleting: false,
-            origin: None,
+            ..v1::Volume::default()
         })
     }
 

@@ -2,17 +2,22 @@
 //!
 //! The catalog cannot know whether a membership is wise. It refuses what would be believed by everybody
 //! and can only be a mistake.
+mod group;
 mod node;
+mod people;
 mod quorum;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod volume;
 
+use std::collections::BTreeMap;
+
 use proto::v1::swap_request::Change;
-use proto::v1::{Key, Kind, object::Body};
+use proto::v1::{Key, Kind, VolumeRef, object::Body};
 use thiserror::Error;
 
-use crate::catalog::limits::NAME_LEN_MAX;
+use crate::catalog::limits::{NAME_LEN_MAX, PAIR_LEN_MAX, PAIRS_MAX, TITLE_LEN_MAX};
 
 /// A field that must not be so.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -42,8 +47,8 @@ pub fn key(key: Option<Key>) -> Result<(Kind, String), Wrong> {
 
 pub fn kind(field: &str, number: i32) -> Result<Kind, Wrong> {
     match Kind::try_from(number) {
-        Ok(kind @ (Kind::Volume | Kind::Node)) => Ok(kind),
         Ok(Kind::Unspecified) => wrong(field, "it is missing"),
+        Ok(kind) => Ok(kind),
         Err(_) => wrong(field, format!("{number} is unknown to this catalog: is it older?")),
     }
 }
@@ -67,13 +72,15 @@ pub fn change(kind: Kind, name: &str, expected: u64, change: &Change) -> Checked
     match (kind, change) {
         (Kind::Volume, Change::Volume(volume)) => volume::check(name, volume),
         (Kind::Node, Change::Node(node)) => node::check(name, node),
+        (Kind::Snapshot, Change::Snapshot(snapshot)) => snapshot::check(name, snapshot),
+        (Kind::Group, Change::Group(group)) => group::check(name, group),
+        (Kind::GroupSnapshot, Change::GroupSnapshot(cut)) => group::check_snapshot(name, cut),
+        (Kind::Controller, Change::Controller(controller)) => people::controller(name, controller),
+        (Kind::Token, Change::Token(token)) => people::token(name, token),
         (_, Change::Delete(_)) => ensure(expected > 0, "expected_version", || {
             "what is deleted exists, so it has a version".into()
         }),
-        (kind, Change::Volume(_)) => {
-            wrong("volume", format!("the key says {}", kind.as_str_name()))
-        }
-        (kind, Change::Node(_)) => wrong("node", format!("the key says {}", kind.as_str_name())),
+        (kind, _) => wrong("change", format!("the key says {}", kind.as_str_name())),
     }
 }
 
@@ -82,11 +89,45 @@ pub fn step(old: &Body, new: &Body) -> Checked {
     match (old, new) {
         (Body::Volume(old), Body::Volume(new)) => volume::step(old, new),
         (Body::Node(old), Body::Node(new)) => node::step(old, new),
-        (Body::Volume(_), Body::Node(_)) => wrong("node", "there is a volume"),
-        (Body::Node(_), Body::Volume(_)) => wrong("volume", "there is a node"),
+        (Body::Snapshot(old), Body::Snapshot(new)) => snapshot::step(old, new),
+        (Body::Group(old), Body::Group(new)) => group::step(old, new),
+        (Body::GroupSnapshot(old), Body::GroupSnapshot(new)) => group::step_snapshot(old, new),
+        (Body::Controller(old), Body::Controller(new)) => people::succession(old, new),
+        (Body::Token(_), Body::Token(_)) => Ok(()),
+        _ => wrong("change", "there is something of another kind"),
     }
 }
 
 fn len(field: &str, what: &str, len: usize, max: usize) -> Checked {
     ensure(len <= max, field, || format!("{len} {what} are more than {max}"))
+}
+
+/// Sixteen bytes, and not nothing.
+fn uid(field: &str, uid: &[u8]) -> Checked {
+    ensure(uid.len() == 16, field, || "it has 16 bytes".into())?;
+    ensure(uid.iter().any(|byte| *byte != 0), field, || "it is all zeros".into())
+}
+
+/// A volume by both its name and its uid.
+fn reference(field: &str, of: Option<&VolumeRef>) -> Checked {
+    let Some(of) = of else { return wrong(field, "it is missing") };
+    name(&format!("{field}.name"), &of.name)?;
+    uid(&format!("{field}.uid"), &of.uid)
+}
+
+fn title(field: &str, title: &str) -> Checked {
+    let fits = title.len() <= TITLE_LEN_MAX && !title.contains(char::is_control);
+    ensure(fits, field, || format!("it has at most {TITLE_LEN_MAX} bytes of text"))
+}
+
+fn pairs(field: &str, pairs: &BTreeMap<String, String>) -> Checked {
+    len(field, "pairs", pairs.len(), PAIRS_MAX)?;
+    let fits = |text: &str| text.len() <= PAIR_LEN_MAX && !text.contains(char::is_control);
+    for (key, value) in pairs {
+        ensure(!key.is_empty() && fits(key) && fits(value), field, || {
+            let shown: String = key.chars().take(NAME_LEN_MAX).collect();
+            format!("{shown:?} or its value is no text of up to {PAIR_LEN_MAX} bytes")
+        })?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Nodes.
 use proto::v1::Node;
 
-use crate::catalog::check::{Checked, ensure};
+use crate::catalog::check::{Checked, ensure, pairs};
 use crate::catalog::limits::ADDRESS_LEN_MAX;
 
 pub fn check(key: &str, node: &Node) -> Checked {
@@ -17,7 +17,7 @@ pub fn check(key: &str, node: &Node) -> Checked {
             "it is no host:port, such as 10.0.0.1:7000 or [fd00::1]:7000".into()
         })?;
     }
-    Ok(())
+    pairs("node.topology", &node.topology)
 }
 
 pub fn step(old: &Node, new: &Node) -> Checked {

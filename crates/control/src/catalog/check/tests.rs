@@ -45,7 +45,7 @@ fn node() -> Node {
         peer_address: address(7000),
         admin_address: address(7001),
         iscsi_address: address(3260),
-        nbd_address: String::new(),
+        ..Node::default()
     }
 }
 

@@ -2,30 +2,32 @@
 use block::Term;
 use proto::v1::{Chap, Origin, Place, Volume};
 use replication::constants::VOLUME_MAX;
+use replication::membership::MEMBERS_MAX;
 use replication::state::NAME_MAX;
 use replication::words::Grant;
 
-use crate::catalog::check::{Checked, ensure, len, name, quorum, wrong};
+use crate::catalog::check::{Checked, ensure, len, name, pairs, quorum, title, uid, wrong};
 use crate::catalog::limits::{
     BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, HOLD_DEADLINE_MAX, INITIATOR_LEN_MAX, INITIATORS_MAX,
-    PLACES_MAX, SECRET_LEN, SIZE_UNIT, USER_LEN_MAX, WORKERS_MAX,
+    PAIR_LEN_MAX, PAIRS_MAX, PLACES_MAX, SECRET_LEN, SEGMENTS_MAX, SIZE_UNIT, USER_LEN_MAX,
+    WORKERS_MAX,
 };
 
 pub fn check(key: &str, volume: &Volume) -> Checked {
-    ensure(volume.uid.len() == 16, "volume.uid", || "it has 16 bytes".into())?;
-    ensure(volume.uid.iter().any(|byte| *byte != 0), "volume.uid", || "it is all zeros".into())?;
+    uid("volume.uid", &volume.uid)?;
     ensure(volume.name == key, "volume.name", || format!("the key says {key}"))?;
     geometry(volume)?;
     compression(&volume.compression)?;
     places(&volume.places)?;
     quorum::check(volume)?;
-    initiators(&volume.allowed_initiators)?;
+    initiators("volume.allowed_initiators", &volume.allowed_initiators)?;
     if let Some(origin) = &volume.origin {
         begins(volume, origin)?;
     }
     if let Some(chap) = &volume.chap {
         credentials(chap)?;
     }
+    wanted(volume)?;
     let deadline_max = u64::try_from(HOLD_DEADLINE_MAX.as_millis()).unwrap_or(u64::MAX);
     ensure(volume.hold_deadline_ms <= deadline_max, "volume.hold_deadline_ms", || {
         format!("it is more than a day ({deadline_max})")
@@ -43,7 +45,45 @@ pub fn step(old: &Volume, new: &Volume) -> Checked {
         format!("it is fixed at {}", old.block_size)
     })?;
     ensure(old.origin == new.origin, "volume.origin", || "it stays the same".into())?;
+    ensure(old.title == new.title, "volume.title", || "it stays the same".into())?;
     quorum::step(old, new)
+}
+
+/// What the controller is to make of it.
+fn wanted(volume: &Volume) -> Checked {
+    title("volume.title", &volume.title)?;
+    let replicas = usize::try_from(volume.replicas).unwrap_or(usize::MAX);
+    ensure(replicas < MEMBERS_MAX, "volume.replicas", || {
+        format!("it is more than {}", MEMBERS_MAX - 1)
+    })?;
+    let unit = SIZE_UNIT.max(volume.block_size.into());
+    let wanted = volume.wanted_size;
+    let fits =
+        wanted == 0 || wanted > volume.size && wanted <= VOLUME_MAX && wanted.is_multiple_of(unit);
+    ensure(fits, "volume.wanted_size", || {
+        format!("{wanted} is no multiple of {unit} above its size, up to {VOLUME_MAX}")
+    })?;
+    let hosts: Vec<&str> = volume.attachments.iter().map(|it| it.host.as_str()).collect();
+    let names: Vec<String> = volume.attachments.iter().map(|it| it.initiator.clone()).collect();
+    initiators("volume.attachments", &names)?;
+    for (at, host) in hosts.iter().enumerate() {
+        let field = format!("volume.attachments[{at}].host");
+        ensure(!host.is_empty() && host.len() <= PAIR_LEN_MAX, &field, || "it is no name".into())?;
+        ensure(!hosts[..at].contains(host), &field, || format!("{host} is there twice"))?;
+    }
+    pairs("volume.parameters", &volume.parameters)?;
+    let Some(placement) = &volume.placement else { return Ok(()) };
+    len("volume.placement.pools", "pools", placement.pools.len(), PAIRS_MAX)?;
+    for pool in &placement.pools {
+        name("volume.placement.pools", pool)?;
+    }
+    len("volume.placement.accessible", "segments", placement.accessible.len(), SEGMENTS_MAX)?;
+    for segment in &placement.accessible {
+        pairs("volume.placement.accessible", &segment.pairs)?;
+    }
+    ensure(placement.spread.len() <= PAIR_LEN_MAX, "volume.placement.spread", || {
+        "it is no key of a topology".into()
+    })
 }
 
 /// The history of a clone goes on from that of its snapshot: a grant below it would lead nowhere.
@@ -109,12 +149,12 @@ fn places(places: &[Place]) -> Checked {
     Ok(())
 }
 
-fn initiators(names: &[String]) -> Checked {
-    len("volume.allowed_initiators", "initiators", names.len(), INITIATORS_MAX)?;
+fn initiators(field: &str, names: &[String]) -> Checked {
+    len(field, "initiators", names.len(), INITIATORS_MAX)?;
     for (at, name) in names.iter().enumerate() {
         let fits = (1..=INITIATOR_LEN_MAX).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_graphic());
-        ensure(fits, &format!("volume.allowed_initiators[{at}]"), || {
+        ensure(fits, &format!("{field}[{at}]"), || {
             format!("it has 1 to {INITIATOR_LEN_MAX} printable characters, and no space")
         })?;
     }

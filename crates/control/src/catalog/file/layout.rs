@@ -23,5 +23,10 @@ pub fn kind_number(kind: Kind) -> u8 {
         Kind::Unspecified => 0,
         Kind::Volume => 1,
         Kind::Node => 2,
+        Kind::Snapshot => 3,
+        Kind::Group => 4,
+        Kind::GroupSnapshot => 5,
+        Kind::Controller => 6,
+        Kind::Token => 7,
     }
 }
