@@ -1,5 +1,7 @@
-//! The control plane of a site. For now its catalog; it knows no Kubernetes.
+//! The control plane of a site: its catalog, its controller, its API, and CSI over that. It knows no
+//! Kubernetes.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod catalog;
-pub mod direct;
+pub mod steps;

@@ -1,9 +1,9 @@
-//! An operator at the keyboard: [`control::direct::Site`] for threads that wait.
+//! An operator at the keyboard: [`control::steps::Site`] for threads that wait.
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use certs::Identity;
-use control::direct::{DirectError, NewClone, NewVolume, Site};
+use control::steps::{NewClone, NewVolume, Site, StepError};
 use proto::v1::{self, Standing};
 use tokio::runtime::{Builder, Runtime};
 
@@ -30,14 +30,14 @@ impl Operator {
     }
 
     /// Asks something of the site, within the time of a call.
-    pub fn ask<T>(&self, what: impl AsyncFnOnce(&Site) -> Result<T, DirectError>) -> Result<T> {
+    pub fn ask<T>(&self, what: impl AsyncFnOnce(&Site) -> Result<T, StepError>) -> Result<T> {
         self.ask_within(CALL, what)
     }
 
     pub fn ask_within<T>(
         &self,
         patience: Duration,
-        what: impl AsyncFnOnce(&Site) -> Result<T, DirectError>,
+        what: impl AsyncFnOnce(&Site) -> Result<T, StepError>,
     ) -> Result<T> {
         self.runtime.block_on(async {
             // A connection of its own for every question: none is left over from a dead process.
@@ -51,7 +51,7 @@ impl Operator {
     pub fn insist<T>(
         &self,
         patience: Duration,
-        what: impl AsyncFn(&Site) -> Result<T, DirectError>,
+        what: impl AsyncFn(&Site) -> Result<T, StepError>,
     ) -> Result<T> {
         let begun = Instant::now();
         loop {
@@ -177,7 +177,7 @@ impl Operator {
     }
 
     /// Asks for something, and is cut short later and later; then it has to work out.
-    pub fn stammer<T>(&self, what: impl AsyncFn(&Site) -> Result<T, DirectError>) -> Result<T> {
+    pub fn stammer<T>(&self, what: impl AsyncFn(&Site) -> Result<T, StepError>) -> Result<T> {
         for millis in [1, 2, 4, 7, 11, 16] {
             let cut = self.ask_within(Duration::from_millis(millis), async |site| what(site).await);
             if cut.is_ok() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use control::direct::{NewClone, Site, reference};
+use control::steps::{NewClone, Site, reference};
 use proto::v1;
 use rig::links::Network;
 use rig::load::{Load, Plan};
@@ -105,7 +105,7 @@ impl Changes {
     fn remove(&self, node: u64) -> Result<()> {
         self.rig.note(&format!("one less, on node {node}"));
         let name = node_name(node);
-        let gone = async |site: &control::direct::Site| site.remove_replica(VOLUME, &name).await;
+        let gone = async |site: &control::steps::Site| site.remove_replica(VOLUME, &name).await;
         self.operator.ask_within(PATIENCE, gone)?;
         self.settled()
     }

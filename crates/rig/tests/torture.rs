@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use control::direct::Site;
+use control::steps::Site;
 use rig::links::{Network, Own, own_network};
 use rig::load::{Load, Plan};
 use rig::operator::{HOLD_DEADLINE, Operator};

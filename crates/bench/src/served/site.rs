@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use control::direct::NewVolume;
+use control::steps::NewVolume;
 use proto::catalog_client::{Client, Swapped};
 use proto::v1::object::Body;
 use proto::v1::swap_request::Change;

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use control::direct::NewVolume;
+use control::steps::NewVolume;
 use proto::v1;
 use rig::links::Network;
 use rig::load::{Load, Plan};

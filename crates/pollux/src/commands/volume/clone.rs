@@ -2,7 +2,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use control::direct::{NewClone, Site};
+use control::steps::{NewClone, Site};
 use proto::v1;
 
 use super::list;

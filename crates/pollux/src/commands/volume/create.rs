@@ -2,7 +2,7 @@
 use std::env;
 
 use anyhow::{Context, Result, ensure};
-use control::direct::{NewVolume, Site};
+use control::steps::{NewVolume, Site};
 use proto::v1;
 
 use super::list;

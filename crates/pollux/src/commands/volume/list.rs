@@ -2,7 +2,7 @@
 use anyhow::Result;
 use block::ByteLen;
 use comfy_table::Table;
-use control::direct::{Found, Site};
+use control::steps::{Found, Site};
 use serde::Serialize;
 
 use super::clone;

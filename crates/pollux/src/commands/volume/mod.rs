@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use certs::Identity;
-use control::direct::Site;
+use control::steps::Site;
 
 use crate::cli::{SiteArgs, SiteVolume};
 use crate::render::{Output, say};

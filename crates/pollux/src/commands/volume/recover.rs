@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 
 use anyhow::{Context, Result, bail, ensure};
 use comfy_table::Table;
-use control::direct::Site;
+use control::steps::Site;
 use proto::v1;
 use serde::Serialize;
 

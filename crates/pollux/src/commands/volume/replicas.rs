@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use control::direct::Site;
+use control::steps::Site;
 
 use crate::cli::SiteReplica;
 use crate::render::say;

@@ -1,6 +1,6 @@
 //! The status of volumes in the words of their resource: `volumeStatus`, for tools that know it.
 use anyhow::{Context, Result};
-use control::direct::Site;
+use control::steps::Site;
 use proto::v1;
 use serde::Serialize;
 

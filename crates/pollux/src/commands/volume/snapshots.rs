@@ -1,7 +1,7 @@
 //! Snapshots of a volume that is served.
 use anyhow::{Context, Result};
 use comfy_table::Table;
-use control::direct::Site;
+use control::steps::Site;
 use proto::v1;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 use anyhow::Result;
 use block::ByteLen;
 use comfy_table::Table;
-use control::direct::Site;
+use control::steps::Site;
 use proto::v1;
 use serde::Serialize;
 

@@ -11,7 +11,7 @@ use tonic::Code;
 
 use super::create::{has_voters, has_votes, nobody, present};
 use super::replicas::PAUSE;
-use super::{Admin, DirectError, Found, Site, reference};
+use super::{Admin, Found, Site, StepError, reference};
 
 /// How long a replica that is a little behind may take to have the snapshot. One that is far behind
 /// costs less when its copy catches up beside it.
@@ -41,14 +41,14 @@ enum Made {
 }
 
 impl Site {
-    pub async fn clone_volume(&self, wanted: &NewClone) -> Result<Found, DirectError> {
+    pub async fn clone_volume(&self, wanted: &NewClone) -> Result<Found, StepError> {
         let found = match self.volume(&wanted.name).await? {
             Some(found) if is_same(&found.volume, wanted) => found,
-            Some(_) => return Err(DirectError::VolumeExists { name: wanted.name.clone() }),
+            Some(_) => return Err(StepError::VolumeExists { name: wanted.name.clone() }),
             None => self.intend_clone(wanted).await?,
         };
         if found.volume.deleting {
-            return Err(DirectError::Deleting { name: wanted.name.clone() });
+            return Err(StepError::Deleting { name: wanted.name.clone() });
         }
         if has_votes(&found.volume) {
             return Ok(found);
@@ -57,7 +57,7 @@ impl Site {
         match self.make_copies(&found).await {
             Ok(made) => Ok(made),
             Err(error) => Err(match self.kept(&found.volume).await {
-                Err(gone @ (DirectError::NoVolume { .. } | DirectError::Deleting { .. })) => {
+                Err(gone @ (StepError::NoVolume { .. } | StepError::Deleting { .. })) => {
                     self.take_back(&found).await?;
                     gone
                 }
@@ -67,7 +67,7 @@ impl Site {
     }
 
     /// Its mark is there: from now on somebody has to take it away.
-    async fn make_copies(&self, clone: &Found) -> Result<Found, DirectError> {
+    async fn make_copies(&self, clone: &Found) -> Result<Found, StepError> {
         let found = self.kept(&clone.volume).await?;
         let mut made = Vec::new();
         let until = Instant::now() + BEHIND;
@@ -78,7 +78,7 @@ impl Site {
     }
 
     /// It was deleted while it was made: what was made behind the deletion goes too, and the mark with it.
-    async fn take_back(&self, clone: &Found) -> Result<(), DirectError> {
+    async fn take_back(&self, clone: &Found) -> Result<(), StepError> {
         for place in &clone.volume.places {
             // While its object is there, only who knows the newest may wipe.
             let found = self.volume(&clone.volume.name).await?;
@@ -91,33 +91,33 @@ impl Site {
     }
 
     /// Everything that can be wrong is looked at before anything is stored.
-    async fn intend_clone(&self, wanted: &NewClone) -> Result<Found, DirectError> {
+    async fn intend_clone(&self, wanted: &NewClone) -> Result<Found, StepError> {
         let (source, mut admin) = self.served(&wanted.source).await?;
         let snapshot = snapshot_named(&mut admin, &source, &wanted.snapshot).await?;
         let has = self.size_of(&source, &snapshot).await?;
         let size = wanted.size.unwrap_or(has);
         if size < has {
-            return Err(DirectError::Smaller { size, has });
+            return Err(StepError::Smaller { size, has });
         }
         let volume = intended(wanted, &source.volume, &snapshot, size);
         if volume.places.is_empty() {
-            return Err(DirectError::NoVotes { name: wanted.source.clone() });
+            return Err(StepError::NoVotes { name: wanted.source.clone() });
         }
-        let taken = || DirectError::VolumeExists { name: wanted.name.clone() };
+        let taken = || StepError::VolumeExists { name: wanted.name.clone() };
         self.swap(0, &volume).await?.ok_or_else(taken)
     }
 
     /// The node whose target serves the volume.
-    async fn served(&self, name: &str) -> Result<(Found, Admin), DirectError> {
+    async fn served(&self, name: &str) -> Result<(Found, Admin), StepError> {
         let (found, mut admin) = self.holder(name).await?;
         if found.volume.deleting {
-            return Err(DirectError::Deleting { name: name.into() });
+            return Err(StepError::Deleting { name: name.into() });
         }
         let request = v1::GetTargetRequest { volume: Some(reference(&found.volume)) };
         let target = match admin.get_target(request).await {
             Ok(target) => target.into_inner(),
             Err(status) if status.code() == Code::NotFound => {
-                return Err(DirectError::NotServed { name: name.into() });
+                return Err(StepError::NotServed { name: name.into() });
             }
             Err(status) => return Err(status.into()),
         };
@@ -125,14 +125,14 @@ impl Site {
             true => Ok((found, admin)),
             false => {
                 let why = target.held_because.unwrap_or_else(|| "its target is not ready".into());
-                Err(DirectError::NotServing { name: name.into(), why })
+                Err(StepError::NotServing { name: name.into(), why })
             }
         }
     }
 
     /// The size of the volume at a snapshot, as any of those knows it who have it.
-    async fn size_of(&self, source: &Found, snapshot: &v1::Snapshot) -> Result<u64, DirectError> {
-        let unknown = || DirectError::NoSnapshot {
+    async fn size_of(&self, source: &Found, snapshot: &v1::Snapshot) -> Result<u64, StepError> {
+        let unknown = || StepError::NoSnapshot {
             volume: source.volume.name.clone(),
             snapshot: snapshot.name.clone(),
         };
@@ -157,13 +157,13 @@ impl Site {
 
     /// From now on the snapshot stays. Who deletes the source marks that first and looks for clones then, so
     /// one of both sees the other.
-    async fn mark(&self, clone: &Found) -> Result<(), DirectError> {
+    async fn mark(&self, clone: &Found) -> Result<(), StepError> {
         let name = &clone.volume.name;
         let origin = clone.volume.origin.clone().unwrap_or_default();
         let of = origin.volume.clone().unwrap_or_default();
         let (source, mut admin) = self.served(&of.name).await?;
         if source.volume.uid != of.uid {
-            return Err(DirectError::OriginGone { name: name.clone(), source_name: of.name });
+            return Err(StepError::OriginGone { name: name.clone(), source_name: of.name });
         }
         let request = v1::MarkCloneRequest {
             volume: Some(of.clone()),
@@ -182,7 +182,7 @@ impl Site {
                     // Deleted since it was looked for: it will never be made.
                     self.delete_this(&clone.volume).await?;
                     let (volume, snapshot) = (of.name, origin.snapshot_name);
-                    return Err(DirectError::NoSnapshot { volume, snapshot });
+                    return Err(StepError::NoSnapshot { volume, snapshot });
                 }
             }
             // Its source has no room for the mark: it is not made as long as that is so.
@@ -197,7 +197,7 @@ impl Site {
         clone: &Found,
         place: &v1::Place,
         until: Instant,
-    ) -> Result<Made, DirectError> {
+    ) -> Result<Made, StepError> {
         let volume = &clone.volume;
         let mut admin = self.admin(&self.node_of_id(place.node).await?)?;
         let member = |incarnation| v1::Member { replica: place.replica, incarnation };
@@ -231,7 +231,7 @@ impl Site {
     /// Only those vote who have the content, and those must be as many as a write would need. The
     /// others get their votes from the target when they have caught up. Where a node was away the place
     /// stays: something may be there.
-    async fn give_votes(&self, found: &Found, made: &[Made]) -> Result<Found, DirectError> {
+    async fn give_votes(&self, found: &Found, made: &[Made]) -> Result<Found, StepError> {
         let copy = |made: &Made| match made {
             Made::Copy(member) => Some(*member),
             Made::Empty(_) | Made::Away => None,
@@ -245,7 +245,7 @@ impl Site {
         let need = made.len() / 2 + 1;
         if members.len() < need {
             let (name, have) = (found.volume.name.clone(), members.len());
-            return Err(DirectError::TooFewCopies { name, have, need });
+            return Err(StepError::TooFewCopies { name, have, need });
         }
         self.change_kept(&found.volume, |volume| {
             if !has_votes(volume) {
@@ -261,7 +261,7 @@ impl Site {
     }
 
     /// The clone's content is gone: its snapshot may go too.
-    pub(super) async fn unmark(&self, clone: &Found) -> Result<(), DirectError> {
+    pub(super) async fn unmark(&self, clone: &Found) -> Result<(), StepError> {
         let origin = clone.volume.origin.clone().unwrap_or_default();
         let Some(of) = origin.volume else { return Ok(()) };
         let source = self.volume(&of.name).await?.filter(|source| source.volume.uid == of.uid);
@@ -274,9 +274,9 @@ impl Site {
             let (_, mut admin) = self.holder(&of.name).await?;
             let request = v1::UnmarkCloneRequest { volume: Some(of.clone()), clone: clone_uid };
             admin.unmark_clone(request).await?;
-            Ok::<(), DirectError>(())
+            Ok::<(), StepError>(())
         };
-        unmarked.await.map_err(|why| DirectError::MarkLeft {
+        unmarked.await.map_err(|why| StepError::MarkLeft {
             name: clone.volume.name.clone(),
             source_name: of.name.clone(),
             why: why.to_string(),
@@ -288,7 +288,7 @@ impl Site {
         &self,
         of: &v1::Volume,
         snapshot: Option<&[u8]>,
-    ) -> Result<(), DirectError> {
+    ) -> Result<(), StepError> {
         let is_of = |origin: &v1::Origin| {
             origin.volume.as_ref().is_some_and(|volume| volume.uid == of.uid)
                 && snapshot.is_none_or(|snapshot| origin.snapshot == snapshot)
@@ -300,7 +300,7 @@ impl Site {
         let names: Vec<String> = clones.map(|volume| volume.name).collect();
         match names.is_empty() {
             true => Ok(()),
-            false => Err(DirectError::HasClones { clones: names.join(", ") }),
+            false => Err(StepError::HasClones { clones: names.join(", ") }),
         }
     }
 }
@@ -309,15 +309,15 @@ async fn snapshot_named(
     admin: &mut Admin,
     volume: &Found,
     name: &str,
-) -> Result<v1::Snapshot, DirectError> {
+) -> Result<v1::Snapshot, StepError> {
     let all = snapshots_of(admin, volume).await?;
-    all.into_iter().find(|snapshot| snapshot.name == name).ok_or_else(|| DirectError::NoSnapshot {
+    all.into_iter().find(|snapshot| snapshot.name == name).ok_or_else(|| StepError::NoSnapshot {
         volume: volume.volume.name.clone(),
         snapshot: name.into(),
     })
 }
 
-async fn snapshots_of(admin: &mut Admin, volume: &Found) -> Result<Vec<v1::Snapshot>, DirectError> {
+async fn snapshots_of(admin: &mut Admin, volume: &Found) -> Result<Vec<v1::Snapshot>, StepError> {
     let request = v1::ListSnapshotsRequest { volume: Some(reference(&volume.volume)) };
     Ok(admin.list_snapshots(request).await?.into_inner().snapshots)
 }

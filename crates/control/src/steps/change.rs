@@ -1,11 +1,11 @@
 //! What is done to the content of a volume that is served.
 use proto::v1;
 
-use super::{DirectError, Site, reference};
+use super::{Site, StepError, reference};
 
 impl Site {
     /// Grows a volume: the target first, then what the catalog says of it.
-    pub async fn resize(&self, name: &str, size: u64) -> Result<(), DirectError> {
+    pub async fn resize(&self, name: &str, size: u64) -> Result<(), StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let volume = Some(reference(&found.volume));
         admin.resize(v1::ResizeRequest { volume, size }).await?;
@@ -21,20 +21,20 @@ impl Site {
         &self,
         name: &str,
         spec: v1::SnapshotSpec,
-    ) -> Result<v1::Snapshot, DirectError> {
+    ) -> Result<v1::Snapshot, StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let volume = Some(reference(&found.volume));
         let request = v1::CreateSnapshotRequest { volume, spec: Some(spec) };
         Ok(admin.create_snapshot(request).await?.into_inner())
     }
 
-    pub async fn snapshots(&self, name: &str) -> Result<Vec<v1::Snapshot>, DirectError> {
+    pub async fn snapshots(&self, name: &str) -> Result<Vec<v1::Snapshot>, StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let request = v1::ListSnapshotsRequest { volume: Some(reference(&found.volume)) };
         Ok(admin.list_snapshots(request).await?.into_inner().snapshots)
     }
 
-    pub async fn delete_snapshot(&self, name: &str, snapshot: Vec<u8>) -> Result<(), DirectError> {
+    pub async fn delete_snapshot(&self, name: &str, snapshot: Vec<u8>) -> Result<(), StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let volume = Some(reference(&found.volume));
         let request = v1::DeleteSnapshotRequest { volume, snapshot: snapshot.clone() };
@@ -48,7 +48,7 @@ impl Site {
         }
     }
 
-    pub async fn rollback(&self, name: &str, snapshot: Vec<u8>) -> Result<(), DirectError> {
+    pub async fn rollback(&self, name: &str, snapshot: Vec<u8>) -> Result<(), StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let volume = Some(reference(&found.volume));
         admin.rollback(v1::RollbackRequest { volume, snapshot }).await?;
@@ -56,7 +56,7 @@ impl Site {
     }
 
     /// An operator knows that writes may have been lost.
-    pub async fn take_note(&self, name: &str) -> Result<(), DirectError> {
+    pub async fn take_note(&self, name: &str) -> Result<(), StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let volume = Some(reference(&found.volume));
         admin.take_note(v1::TakeNoteRequest { volume }).await?;
@@ -64,7 +64,7 @@ impl Site {
     }
 
     /// Q12: goes on with what one replica has.
-    pub async fn choose(&self, name: &str, member: v1::Member) -> Result<(), DirectError> {
+    pub async fn choose(&self, name: &str, member: v1::Member) -> Result<(), StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let request = v1::ChooseRequest {
             volume: Some(reference(&found.volume)),

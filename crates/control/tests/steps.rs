@@ -6,7 +6,7 @@ mod site;
 
 use std::time::Duration;
 
-use control::direct::{DirectError, Found, NewClone, NewVolume, Site};
+use control::steps::{Found, NewClone, NewVolume, Site, StepError};
 use proto::v1;
 use proto::v1::swap_request::Change;
 use tonic::Status;
@@ -122,7 +122,7 @@ async fn vote(site: &Site, replicas: &[u64]) {
 fn a_replica_that_is_renewed_is_not_wanted_meanwhile() {
     play(async |bench| {
         let votes = bench.site.renew_replica("db", "node-2").await;
-        assert!(matches!(votes, Err(DirectError::StillVotes { .. })), "{votes:?}");
+        assert!(matches!(votes, Err(StepError::StillVotes { .. })), "{votes:?}");
         assert_eq!(bench.desired().await, [101, 201]);
         vote(&bench.site, &[1]).await;
         bench.site.renew_replica("db", "node-2").await.unwrap();
@@ -140,7 +140,7 @@ fn a_vote_that_comes_while_a_replica_is_renewed_keeps_its_content() {
         let comes = Box::pin(async move { vote(&other, &[1, 2]).await });
         bench.second(|it| it.when = Some(("delete_replica", comes)));
         let votes = bench.site.renew_replica("db", "node-2").await;
-        assert!(matches!(votes, Err(DirectError::StillVotes { .. })), "{votes:?}");
+        assert!(matches!(votes, Err(StepError::StillVotes { .. })), "{votes:?}");
         assert_eq!(bench.second(|it| it.replicas.get(UID.as_slice()).copied()), Some(201));
     });
 }
@@ -161,7 +161,7 @@ fn who_renews_a_replica_at_the_same_time_as_somebody_else_is_told() {
         });
         bench.second(|it| it.when = Some(("create_replica", comes)));
         let told = bench.site.renew_replica("db", "node-2").await;
-        assert!(matches!(told, Err(DirectError::MadeTwice { replica: 2, .. })), "{told:?}");
+        assert!(matches!(told, Err(StepError::MadeTwice { replica: 2, .. })), "{told:?}");
         assert_eq!(bench.desired().await, [101, 900]);
     });
 }
@@ -216,7 +216,7 @@ fn a_replica_is_taken_from_the_volume_that_was_meant() {
             };
             other.change("db", change).await.unwrap();
         });
-        assert!(matches!(removed, Err(DirectError::NoVolume { .. })), "{removed:?}");
+        assert!(matches!(removed, Err(StepError::NoVolume { .. })), "{removed:?}");
         assert_eq!(bench.second(|it| it.replicas.len()), 1, "it is another volume's");
     });
 }
@@ -230,7 +230,7 @@ fn an_intent_to_clone_goes_with_its_snapshot() {
         let replaced = async move { state.lock().unwrap().snapshots = vec![snapshot([8; 16])] };
         bench.nodes[0].with(|it| it.when = Some(("mark_clone", Box::pin(replaced))));
         let made = bench.site.clone_volume(&clone_wanted()).await;
-        assert!(matches!(made, Err(DirectError::NoSnapshot { .. })), "{made:?}");
+        assert!(matches!(made, Err(StepError::NoSnapshot { .. })), "{made:?}");
         assert!(bench.site.volume("trial").await.unwrap().is_none());
     });
 }
@@ -256,7 +256,7 @@ fn a_clone_that_is_deleted_while_it_is_made_leaves_nothing() {
             let deleted = Box::pin(async move { other.delete("trial").await.unwrap() });
             bench.nodes[0].with(|it| it.when = Some((call, deleted)));
             let made = bench.site.clone_volume(&clone_wanted()).await;
-            assert!(matches!(made, Err(DirectError::NoVolume { .. })), "{call}: {made:?}");
+            assert!(matches!(made, Err(StepError::NoVolume { .. })), "{call}: {made:?}");
             assert!(bench.nodes[0].with(|it| it.marks.is_empty()), "{call}");
             let left = |it: &mut State| it.replicas.contains_key(CLONE.as_slice());
             assert!(!bench.nodes.iter().any(|it| it.with(left)), "{call}");
@@ -270,14 +270,14 @@ fn a_volume_and_a_clone_do_not_take_each_other_up() {
     play(async |bench| {
         bench.nodes[0].with(|it| it.no_mark = Some(Status::unavailable("not now")));
         let begun = bench.site.clone_volume(&clone_wanted()).await;
-        assert!(matches!(begun, Err(DirectError::Node(_))), "{begun:?}");
+        assert!(matches!(begun, Err(StepError::Node(_))), "{begun:?}");
         let intent = bench.site.known("trial").await.unwrap();
         let made = bench.site.create(&wanted("trial", CLONE)).await;
-        assert!(matches!(made, Err(DirectError::VolumeExists { .. })), "{made:?}");
+        assert!(matches!(made, Err(StepError::VolumeExists { .. })), "{made:?}");
         assert_eq!(bench.site.known("trial").await.unwrap().version, intent.version);
         let over = NewClone { name: "db".into(), uid: UID, ..clone_wanted() };
         let made = bench.site.clone_volume(&over).await;
-        assert!(matches!(made, Err(DirectError::VolumeExists { .. })), "{made:?}");
+        assert!(matches!(made, Err(StepError::VolumeExists { .. })), "{made:?}");
         let Found { volume, .. } = bench.site.clone_volume(&clone_wanted()).await.unwrap();
         assert_eq!(volume.uid, CLONE);
     });
@@ -289,7 +289,7 @@ fn a_volume_whose_target_cannot_be_stopped_is_not_deleted() {
     play(async |bench| {
         bench.served_by(3).await;
         let away = bench.site.delete("db").await;
-        assert!(matches!(away, Err(DirectError::Node(_))), "{away:?}");
+        assert!(matches!(away, Err(StepError::Node(_))), "{away:?}");
         let found = bench.site.known("db").await.unwrap();
         assert!(!found.volume.deleting, "it can be served elsewhere");
         assert_eq!(bench.second(|it| it.replicas.len()), 1);

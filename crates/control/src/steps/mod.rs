@@ -16,7 +16,7 @@ use tonic::transport::Channel;
 
 pub use clones::NewClone;
 pub use create::NewVolume;
-pub use error::DirectError;
+pub use error::StepError;
 
 pub type Admin = NodeAdminClient<Channel>;
 
@@ -35,12 +35,12 @@ pub struct Found {
 
 impl Site {
     /// `catalog` is host:port.
-    pub fn new(catalog: &str, identity: Option<Identity>) -> Result<Site, DirectError> {
+    pub fn new(catalog: &str, identity: Option<Identity>) -> Result<Site, StepError> {
         let channel = certs::channel(catalog, &Name::catalog(), identity.as_ref())?;
         Ok(Site { client: Client::new(channel), identity })
     }
 
-    pub async fn nodes(&self) -> Result<Vec<v1::Node>, DirectError> {
+    pub async fn nodes(&self) -> Result<Vec<v1::Node>, StepError> {
         let objects = self.client.list(v1::Kind::Node).await?;
         let node = |object: v1::Object| match object.body {
             Some(Body::Node(node)) => Some(node),
@@ -49,7 +49,7 @@ impl Site {
         Ok(objects.into_iter().filter_map(node).collect())
     }
 
-    pub async fn volumes(&self) -> Result<Vec<Found>, DirectError> {
+    pub async fn volumes(&self) -> Result<Vec<Found>, StepError> {
         let objects = self.client.list(v1::Kind::Volume).await?;
         let found = |object: v1::Object| match object.body {
             Some(Body::Volume(volume)) => Some(Found { version: object.version, volume }),
@@ -58,7 +58,7 @@ impl Site {
         Ok(objects.into_iter().filter_map(found).collect())
     }
 
-    pub async fn volume(&self, name: &str) -> Result<Option<Found>, DirectError> {
+    pub async fn volume(&self, name: &str) -> Result<Option<Found>, StepError> {
         let object = self.client.get(&key(name)).await?;
         Ok(object.and_then(|object| match object.body {
             Some(Body::Volume(volume)) => Some(Found { version: object.version, volume }),
@@ -66,30 +66,30 @@ impl Site {
         }))
     }
 
-    pub async fn known(&self, name: &str) -> Result<Found, DirectError> {
+    pub async fn known(&self, name: &str) -> Result<Found, StepError> {
         let found = self.volume(name).await?;
-        found.ok_or_else(|| DirectError::NoVolume { name: name.into() })
+        found.ok_or_else(|| StepError::NoVolume { name: name.into() })
     }
 
     /// This very volume, unless it is gone or being deleted.
-    async fn kept(&self, of: &v1::Volume) -> Result<Found, DirectError> {
+    async fn kept(&self, of: &v1::Volume) -> Result<Found, StepError> {
         let found = self.this(of).await?;
         match found.volume.deleting {
-            true => Err(DirectError::Deleting { name: of.name.clone() }),
+            true => Err(StepError::Deleting { name: of.name.clone() }),
             false => Ok(found),
         }
     }
 
     /// This very volume, not another that has its name by now.
-    async fn this(&self, of: &v1::Volume) -> Result<Found, DirectError> {
+    async fn this(&self, of: &v1::Volume) -> Result<Found, StepError> {
         let found = self.known(&of.name).await?;
         match found.volume.uid == of.uid {
             true => Ok(found),
-            false => Err(DirectError::NoVolume { name: of.name.clone() }),
+            false => Err(StepError::NoVolume { name: of.name.clone() }),
         }
     }
 
-    async fn swap(&self, version: u64, volume: &v1::Volume) -> Result<Option<Found>, DirectError> {
+    async fn swap(&self, version: u64, volume: &v1::Volume) -> Result<Option<Found>, StepError> {
         let change = Change::Volume(volume.clone());
         match self.client.swap(&key(&volume.name), version, change).await? {
             Swapped::Done(object) => {
@@ -103,8 +103,8 @@ impl Site {
     pub async fn change(
         &self,
         name: &str,
-        edit: impl Fn(&mut v1::Volume) -> Result<(), DirectError>,
-    ) -> Result<Found, DirectError> {
+        edit: impl Fn(&mut v1::Volume) -> Result<(), StepError>,
+    ) -> Result<Found, StepError> {
         loop {
             let mut found = self.known(name).await?;
             edit(&mut found.volume)?;
@@ -118,11 +118,11 @@ impl Site {
     async fn change_of(
         &self,
         of: &v1::Volume,
-        edit: impl Fn(&mut v1::Volume) -> Result<(), DirectError>,
-    ) -> Result<Found, DirectError> {
+        edit: impl Fn(&mut v1::Volume) -> Result<(), StepError>,
+    ) -> Result<Found, StepError> {
         self.change(&of.name, |volume| match volume.uid == of.uid {
             true => edit(volume),
-            false => Err(DirectError::NoVolume { name: of.name.clone() }),
+            false => Err(StepError::NoVolume { name: of.name.clone() }),
         })
         .await
     }
@@ -131,10 +131,10 @@ impl Site {
     async fn change_kept(
         &self,
         of: &v1::Volume,
-        edit: impl Fn(&mut v1::Volume) -> Result<(), DirectError>,
-    ) -> Result<Found, DirectError> {
+        edit: impl Fn(&mut v1::Volume) -> Result<(), StepError>,
+    ) -> Result<Found, StepError> {
         self.change_of(of, |volume| match volume.deleting {
-            true => Err(DirectError::Deleting { name: of.name.clone() }),
+            true => Err(StepError::Deleting { name: of.name.clone() }),
             false => edit(volume),
         })
         .await
@@ -143,39 +143,39 @@ impl Site {
     async fn node_by(
         &self,
         is_it: impl Fn(&v1::Node) -> bool,
-    ) -> Result<Option<v1::Node>, DirectError> {
+    ) -> Result<Option<v1::Node>, StepError> {
         Ok(self.nodes().await?.into_iter().find(|node| is_it(node)))
     }
 
-    pub async fn node_named(&self, name: &str) -> Result<v1::Node, DirectError> {
+    pub async fn node_named(&self, name: &str) -> Result<v1::Node, StepError> {
         let node = self.node_by(|node| node.name == name).await?;
-        node.ok_or_else(|| DirectError::NoNode { node: name.into() })
+        node.ok_or_else(|| StepError::NoNode { node: name.into() })
     }
 
-    pub async fn node_of_id(&self, id: u64) -> Result<v1::Node, DirectError> {
+    pub async fn node_of_id(&self, id: u64) -> Result<v1::Node, StepError> {
         let node = self.node_by(|node| node.id == id).await?;
-        node.ok_or_else(|| DirectError::NoNode { node: id.to_string() })
+        node.ok_or_else(|| StepError::NoNode { node: id.to_string() })
     }
 
-    pub fn admin(&self, node: &v1::Node) -> Result<Admin, DirectError> {
+    pub fn admin(&self, node: &v1::Node) -> Result<Admin, StepError> {
         let name = Name::node(node.id);
         let channel = certs::channel(&node.admin_address, &name, self.identity.as_ref())?;
         Ok(NodeAdminClient::new(channel))
     }
 
     /// The node whose target has the grant.
-    pub async fn holder(&self, name: &str) -> Result<(Found, Admin), DirectError> {
+    pub async fn holder(&self, name: &str) -> Result<(Found, Admin), StepError> {
         let found = self.known(name).await?;
         let holder = found.volume.quorum.as_ref().map_or(0, |quorum| quorum.holder);
         if holder == 0 {
-            return Err(DirectError::NotServed { name: name.into() });
+            return Err(StepError::NotServed { name: name.into() });
         }
         let node = self.node_of_id(holder).await?;
         let admin = self.admin(&node)?;
         Ok((found, admin))
     }
 
-    pub async fn target(&self, name: &str) -> Result<v1::TargetStatus, DirectError> {
+    pub async fn target(&self, name: &str) -> Result<v1::TargetStatus, StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let request = v1::GetTargetRequest { volume: Some(reference(&found.volume)) };
         Ok(admin.get_target(request).await?.into_inner())

@@ -6,13 +6,13 @@ use proto::v1::Place;
 use tonic::Code;
 
 use super::create::{NOT_YET, deletion, present};
-use super::{DirectError, Found, Site};
+use super::{Found, Site, StepError};
 
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 impl Site {
     /// One more replica; it votes when it has caught up.
-    pub async fn add_replica(&self, name: &str, node: &str, pool: &str) -> Result<(), DirectError> {
+    pub async fn add_replica(&self, name: &str, node: &str, pool: &str) -> Result<(), StepError> {
         let found = self.known(name).await?;
         let member = self.place_replica(&found.volume, node, pool).await?;
         self.desire(&found.volume, member, None).await
@@ -24,13 +24,13 @@ impl Site {
         of: &v1::Volume,
         member: v1::Member,
         instead: Option<u64>,
-    ) -> Result<(), DirectError> {
+    ) -> Result<(), StepError> {
         self.change_kept(of, |volume| {
             let quorum = volume.quorum.get_or_insert_default();
             let other = |it: &v1::Member| it.replica == member.replica && *it != member;
             if quorum.desired.iter().any(other) {
                 let (name, replica) = (of.name.clone(), member.replica);
-                return Err(DirectError::MadeTwice { name, replica });
+                return Err(StepError::MadeTwice { name, replica });
             }
             quorum.desired.retain(|known| Some(known.replica) != instead && *known != member);
             quorum.desired.push(member);
@@ -45,9 +45,9 @@ impl Site {
         of: &v1::Volume,
         node: &str,
         pool: &str,
-    ) -> Result<v1::Member, DirectError> {
+    ) -> Result<v1::Member, StepError> {
         let at = self.node_named(node).await?.id;
-        let there = || DirectError::ReplicaThere { name: of.name.clone(), node: node.into() };
+        let there = || StepError::ReplicaThere { name: of.name.clone(), node: node.into() };
         let found = self
             .change_kept(of, |volume| {
                 if volume.places.iter().any(|place| place.node == at && place.pool != pool) {
@@ -66,7 +66,7 @@ impl Site {
     }
 
     /// One replica less: its vote goes, then its content.
-    pub async fn remove_replica(&self, name: &str, node: &str) -> Result<(), DirectError> {
+    pub async fn remove_replica(&self, name: &str, node: &str) -> Result<(), StepError> {
         let (found, place) = self.replica_on(name, node).await?;
         self.change_of(&found.volume, |volume| {
             undesired(volume, place.replica);
@@ -83,7 +83,7 @@ impl Site {
         old: &str,
         node: &str,
         pool: &str,
-    ) -> Result<(), DirectError> {
+    ) -> Result<(), StepError> {
         let (found, gone) = self.replica_on(name, old).await?;
         let member = self.place_replica(&found.volume, node, pool).await?;
         self.desire(&found.volume, member, Some(gone.replica)).await?;
@@ -92,10 +92,10 @@ impl Site {
 
     /// A replica without a vote, for want of space for instance: its content goes, and it comes back
     /// as new in the same place. It is not wanted meanwhile, so that nobody gives it a vote.
-    pub async fn renew_replica(&self, name: &str, node: &str) -> Result<(), DirectError> {
+    pub async fn renew_replica(&self, name: &str, node: &str) -> Result<(), StepError> {
         let (found, place) = self.replica_on(name, node).await?;
         let replica = place.replica;
-        let still = || DirectError::StillVotes { name: name.into(), node: node.into() };
+        let still = || StepError::StillVotes { name: name.into(), node: node.into() };
         self.change_kept(&found.volume, |volume| {
             if votes(volume, replica) {
                 return Err(still());
@@ -110,15 +110,15 @@ impl Site {
         self.desire(&found.volume, member, None).await
     }
 
-    async fn replica_on(&self, name: &str, node: &str) -> Result<(Found, Place), DirectError> {
+    async fn replica_on(&self, name: &str, node: &str) -> Result<(Found, Place), StepError> {
         let (found, at) = (self.known(name).await?, self.node_named(node).await?.id);
         let place = found.volume.places.iter().find(|place| place.node == at).cloned();
-        let none = || DirectError::NoReplica { name: name.into(), node: node.into() };
+        let none = || StepError::NoReplica { name: name.into(), node: node.into() };
         Ok((found, place.ok_or_else(none)?))
     }
 
     /// Waits until a replica has no vote, wipes it, and takes its place out of the object.
-    async fn forget_replica(&self, of: &v1::Volume, replica: u64) -> Result<(), DirectError> {
+    async fn forget_replica(&self, of: &v1::Volume, replica: u64) -> Result<(), StepError> {
         let patience = Duration::from_secs(600);
         let gone = |volume: &v1::Volume| volume.uid != of.uid || !votes(volume, replica);
         loop {
@@ -136,11 +136,7 @@ impl Site {
     }
 
     /// Wipes a replica by the object in which it has no vote. `None`: it has one.
-    async fn wipe_voteless(
-        &self,
-        of: &v1::Volume,
-        replica: u64,
-    ) -> Result<Option<()>, DirectError> {
+    async fn wipe_voteless(&self, of: &v1::Volume, replica: u64) -> Result<Option<()>, StepError> {
         loop {
             let found = self.this(of).await?;
             if votes(&found.volume, replica) {
@@ -149,7 +145,7 @@ impl Site {
             match self.wipe(&found, replica).await {
                 Ok(()) => return Ok(Some(())),
                 // The target may change votes at any moment, and then nothing is wiped.
-                Err(DirectError::Node(status))
+                Err(StepError::Node(status))
                     if status.code() == Code::FailedPrecondition
                         && self.this(of).await?.version != found.version => {}
                 Err(error) => return Err(error),
@@ -158,7 +154,7 @@ impl Site {
     }
 
     /// Until the votes are as they are wanted.
-    pub async fn settled(&self, name: &str, patience: Duration) -> Result<Found, DirectError> {
+    pub async fn settled(&self, name: &str, patience: Duration) -> Result<Found, StepError> {
         self.wait(name, "the change of replicas", patience, |volume| {
             let quorum = volume.quorum.clone().unwrap_or_default();
             let membership = quorum.membership.unwrap_or_default();
@@ -177,7 +173,7 @@ impl Site {
         what: &'static str,
         patience: Duration,
         is_so: impl Fn(&v1::Volume) -> bool,
-    ) -> Result<Found, DirectError> {
+    ) -> Result<Found, StepError> {
         let begun = Instant::now();
         loop {
             let found = self.known(name).await?;
@@ -186,14 +182,14 @@ impl Site {
             }
             if begun.elapsed() >= patience {
                 let seconds = patience.as_secs();
-                return Err(DirectError::TooLong { what, name: name.into(), seconds });
+                return Err(StepError::TooLong { what, name: name.into(), seconds });
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// Destroys the content of a replica that has no vote.
-    pub(super) async fn wipe(&self, found: &Found, replica: u64) -> Result<(), DirectError> {
+    pub(super) async fn wipe(&self, found: &Found, replica: u64) -> Result<(), StepError> {
         let place = found.volume.places.iter().find(|place| place.replica == replica);
         let Some(place) = place else { return Ok(()) };
         let mut admin = self.admin(&self.node_of_id(place.node).await?)?;

@@ -5,7 +5,7 @@ use proto::catalog_client::Swapped;
 use proto::v1;
 use tonic::Code;
 
-use super::{Admin, DirectError, Found, Site, reference};
+use super::{Admin, Found, Site, StepError, reference};
 
 /// Replicas of one volume at the most; the membership has room for one more that comes before
 /// another goes.
@@ -32,18 +32,18 @@ pub struct NewVolume {
 
 impl Site {
     /// The intent first, then the replicas, then their votes.
-    pub async fn create(&self, wanted: &NewVolume) -> Result<Found, DirectError> {
+    pub async fn create(&self, wanted: &NewVolume) -> Result<Found, StepError> {
         let volume = self.intended(wanted).await?;
         let found = match self.volume(&wanted.name).await? {
             Some(found) if is_same(&found.volume, &volume) => found,
-            Some(_) => return Err(DirectError::VolumeExists { name: wanted.name.clone() }),
+            Some(_) => return Err(StepError::VolumeExists { name: wanted.name.clone() }),
             None => match self.swap(0, &volume).await? {
                 Some(found) => found,
-                None => return Err(DirectError::VolumeExists { name: wanted.name.clone() }),
+                None => return Err(StepError::VolumeExists { name: wanted.name.clone() }),
             },
         };
         if found.volume.deleting {
-            return Err(DirectError::Deleting { name: wanted.name.clone() });
+            return Err(StepError::Deleting { name: wanted.name.clone() });
         }
         if has_votes(&found.volume) {
             return Ok(found);
@@ -66,16 +66,16 @@ impl Site {
         .await
     }
 
-    async fn intended(&self, wanted: &NewVolume) -> Result<v1::Volume, DirectError> {
+    async fn intended(&self, wanted: &NewVolume) -> Result<v1::Volume, StepError> {
         let count = wanted.places.len();
         if count == 0 || count > REPLICAS_MAX {
-            return Err(DirectError::BadReplicas);
+            return Err(StepError::BadReplicas);
         }
         let mut places: Vec<v1::Place> = Vec::new();
         for (number, (node, pool)) in wanted.places.iter().enumerate() {
             let node = self.node_named(node).await?.id;
             if places.iter().any(|place| place.node == node) {
-                return Err(DirectError::BadReplicas);
+                return Err(StepError::BadReplicas);
             }
             places.push(v1::Place { replica: number as u64 + 1, node, pool: pool.clone() });
         }
@@ -104,7 +104,7 @@ impl Site {
         &self,
         found: &Found,
         place: &v1::Place,
-    ) -> Result<v1::Member, DirectError> {
+    ) -> Result<v1::Member, StepError> {
         let volume = &found.volume;
         let node = self.node_of_id(place.node).await?;
         let mut admin = self.admin(&node)?;
@@ -128,7 +128,7 @@ impl Site {
     }
 
     /// Starts the target on a node, which takes the grant over.
-    pub async fn serve(&self, name: &str, on: &str) -> Result<(), DirectError> {
+    pub async fn serve(&self, name: &str, on: &str) -> Result<(), StepError> {
         let found = self.known(name).await?;
         let node = self.node_named(on).await?;
         let volume = Some(reference(&found.volume));
@@ -143,14 +143,14 @@ impl Site {
     }
 
     /// Ends the target cleanly; whether it was.
-    pub async fn stop(&self, name: &str) -> Result<bool, DirectError> {
+    pub async fn stop(&self, name: &str) -> Result<bool, StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let request = v1::StopTargetRequest { volume: Some(reference(&found.volume)) };
         Ok(admin.stop_target(request).await?.into_inner().clean)
     }
 
     /// Target, votes, replicas, mark, object: in this order nothing is left that nobody knows of.
-    pub async fn delete(&self, name: &str) -> Result<(), DirectError> {
+    pub async fn delete(&self, name: &str) -> Result<(), StepError> {
         match self.volume(name).await? {
             Some(found) => self.delete_this(&found.volume).await,
             None => Ok(()),
@@ -158,7 +158,7 @@ impl Site {
     }
 
     /// The same for this very volume, not for another that has its name by now.
-    pub(super) async fn delete_this(&self, volume: &v1::Volume) -> Result<(), DirectError> {
+    pub(super) async fn delete_this(&self, volume: &v1::Volume) -> Result<(), StepError> {
         // Whoever changes the object meanwhile may have added something.
         while let Some(found) = self.volume(&volume.name).await?
             && found.volume.uid == volume.uid
@@ -171,7 +171,7 @@ impl Site {
     }
 
     /// Whether it is gone. Not, if its object was changed meanwhile.
-    async fn delete_found(&self, volume: &v1::Volume) -> Result<bool, DirectError> {
+    async fn delete_found(&self, volume: &v1::Volume) -> Result<bool, StepError> {
         self.begin_deleting(volume).await?;
         let served = volume.quorum.as_ref().is_some_and(|quorum| quorum.holder != 0);
         if served
@@ -210,7 +210,7 @@ impl Site {
 
     /// Refused while it has clones. One that is begun at this moment stores its intent first and looks at
     /// this object then, so one of both sees the other.
-    async fn begin_deleting(&self, volume: &v1::Volume) -> Result<(), DirectError> {
+    async fn begin_deleting(&self, volume: &v1::Volume) -> Result<(), StepError> {
         if !volume.deleting {
             self.without_clones(volume, None).await?;
             self.mark_deleting(volume, true).await?;
@@ -222,7 +222,7 @@ impl Site {
         Ok(())
     }
 
-    async fn mark_deleting(&self, volume: &v1::Volume, deleting: bool) -> Result<(), DirectError> {
+    async fn mark_deleting(&self, volume: &v1::Volume, deleting: bool) -> Result<(), StepError> {
         self.change_of(volume, |volume| {
             // Without votes there is no way back.
             volume.deleting = deleting || !has_voters(volume);
@@ -263,7 +263,7 @@ pub(super) fn deletion(found: &Found, replica: u64, incarnation: u64) -> v1::Del
 pub(super) async fn present(
     admin: &mut Admin,
     volume: &v1::Volume,
-) -> Result<Option<v1::Replica>, DirectError> {
+) -> Result<Option<v1::Replica>, StepError> {
     let all = admin.list_replicas(v1::ListReplicasRequest {}).await?.into_inner().replicas;
     let is_it = |it: &v1::Replica| it.volume.as_ref().is_some_and(|found| found.uid == volume.uid);
     Ok(all.into_iter().find(is_it))

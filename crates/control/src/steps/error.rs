@@ -4,7 +4,7 @@ use thiserror::Error;
 use tonic::Status;
 
 #[derive(Debug, Error)]
-pub enum DirectError {
+pub enum StepError {
     #[error(transparent)]
     Connect(#[from] certs::ConnectError),
     #[error(transparent)]
@@ -63,8 +63,8 @@ pub enum DirectError {
     TooLong { what: &'static str, name: String, seconds: u64 },
 }
 
-impl From<Status> for DirectError {
-    fn from(status: Status) -> DirectError {
-        DirectError::Node(Box::new(status))
+impl From<Status> for StepError {
+    fn from(status: Status) -> StepError {
+        StepError::Node(Box::new(status))
     }
 }
