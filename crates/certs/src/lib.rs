@@ -29,6 +29,7 @@ pub use grpc::{Caller, ConnectError, Connection, Incoming, ListenError, Refused,
 pub use identity::Identity;
 pub use inspect::{Date, Subject, inspect};
 pub use name::Name;
+pub use provider::{random, sha256};
 pub use survey::{Surveyed, survey};
 
 #[cfg(test)]

@@ -4,4 +4,6 @@
 
 pub mod api;
 pub mod catalog;
+pub mod controller;
+mod hex;
 pub mod steps;
