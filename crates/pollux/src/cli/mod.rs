@@ -22,7 +22,7 @@ use crate::render::Output;
 #[command(name = "pollux", version, about, arg_required_else_help = true)]
 pub struct Cli {
     /// How answers are written.
-    #[arg(long, global = true, value_enum, default_value = "table", value_name = "FORMAT")]
+    #[arg(long, short, global = true, value_enum, default_value = "table", value_name = "FORMAT")]
     pub output: Output,
     #[command(subcommand)]
     pub command: Command,
