@@ -12,6 +12,7 @@ use crate::files::{self, CA_CERTIFICATE, CERTIFICATE, KEY};
 use crate::inspect::{Date, name_of};
 use crate::name::Name;
 use crate::provider::provider;
+use crate::trust;
 
 const NOT_ISSUED: &str = "take the whole folder that `pollux certs issue` made";
 
@@ -48,14 +49,8 @@ impl Identity {
         })?;
         verify(&first, &authorities, now).map_err(|error| paths.refused(error))?;
         let name = name_of(&first).map_err(|error| unusable(error.to_string()))?;
-        let mut roots = RootCertStore::empty();
-        for authority in authorities {
-            roots.add(authority).map_err(|error| LoadError::Unusable {
-                path: paths.authority.clone(),
-                reason: error.to_string(),
-            })?;
-        }
-        Ok(Identity { name, own: Arc::new(own), authorities: Arc::new(roots) })
+        let authorities = trust::roots(authorities, &paths.authority)?;
+        Ok(Identity { name, own: Arc::new(own), authorities })
     }
 }
 

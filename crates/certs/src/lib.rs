@@ -6,13 +6,18 @@
 //! one [`Name`], such as `node-3`. Addresses prove nothing.
 //!
 //! [`tls`] has the configurations for any protocol, [`listen`] and [`channel`] the two ends of gRPC, and
-//! [`session`] connections for whoever moves the bytes itself.
+//! [`session`] connections for whoever moves the bytes itself. People and programs outside the site have no
+//! certificate: [`http`] serves them, and they only have to [`Trust`] the site's authority.
 #![forbid(unsafe_code)]
 
 mod authority;
+mod connection;
+mod dial;
+mod door;
 mod errors;
 mod files;
 mod grpc;
+pub mod http;
 mod identity;
 mod inspect;
 mod name;
@@ -22,15 +27,25 @@ mod scratch;
 pub mod session;
 mod survey;
 pub mod tls;
+mod trust;
 
 pub use authority::{Authority, Issued, Validity};
+pub use connection::Io;
+pub use dial::ConnectError;
+pub use door::{ListenError, Refused};
 pub use errors::{IssueError, LoadError, NameError, PeerError, WriteError};
-pub use grpc::{Caller, ConnectError, Connection, Incoming, ListenError, Refused, channel, listen};
+pub use grpc::{Caller, Connection, Incoming, channel, listen};
 pub use identity::Identity;
 pub use inspect::{Date, Subject, inspect};
 pub use name::Name;
 pub use provider::{random, sha256};
 pub use survey::{Surveyed, survey};
+pub use trust::Trust;
+
+use std::time::Duration;
+
+/// A machine that takes longer for a handshake is as good as gone.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

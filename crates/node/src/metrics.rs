@@ -221,6 +221,7 @@ mod tests {
             backend: "io_uring",
             failed: Some("it is gone".into()),
             counters: engine::Counters::default(),
+            replicas: 2,
         }
     }
 

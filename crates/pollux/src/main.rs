@@ -9,6 +9,7 @@ mod render;
 mod size;
 mod transfer;
 mod uid;
+mod yaml;
 
 use std::process::ExitCode;
 

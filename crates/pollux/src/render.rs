@@ -1,4 +1,4 @@
-//! What a command answers: a table for people, JSON for programs.
+//! What a command answers: a table for people, JSON or YAML for programs.
 //!
 //! Sizes are rounded for people and exact for programs; both say the same otherwise.
 use std::io::{self, Write};
@@ -8,14 +8,17 @@ use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
+use crate::yaml;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     #[default]
     Table,
     Json,
+    Yaml,
 }
 
-/// An answer that can be shown in either way.
+/// An answer that can be shown in every way.
 pub trait Answer: Serialize {
     fn table(&self) -> Table;
 }
@@ -23,10 +26,20 @@ pub trait Answer: Serialize {
 pub fn show(answer: &impl Answer, output: Output) -> Result<()> {
     let text = match output {
         Output::Table => answer.table().trim_fmt(),
-        Output::Json => serde_json::to_string_pretty(answer).context("the answer is no JSON")?,
+        Output::Json | Output::Yaml => data(answer, output)?,
     };
     say(&text)
 }
+
+/// An answer for programs.
+pub fn data(answer: &impl Serialize, output: Output) -> Result<String> {
+    match output {
+        Output::Yaml => Ok(yaml::text(&serde_json::to_value(answer).context(NO_JSON)?)),
+        Output::Table | Output::Json => serde_json::to_string_pretty(answer).context(NO_JSON),
+    }
+}
+
+const NO_JSON: &str = "the answer is no JSON";
 
 /// A reader who has seen enough, such as `head`, is no failure.
 pub fn say(text: &str) -> Result<()> {

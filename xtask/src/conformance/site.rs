@@ -110,6 +110,7 @@ impl Site {
     /// A volume with three replicas, served by the first node and healthy.
     pub fn volume(&self, name: &str, size: &str, block_size: &str) -> Result<()> {
         self.pollux(&[
+            "direct",
             "volume",
             "create",
             name,
@@ -129,7 +130,7 @@ impl Site {
         let begun = Instant::now();
         loop {
             // It cannot be asked for before the target has the grant.
-            let status = self.pollux(&["--output", "json", "volume", "status", name]);
+            let status = self.pollux(&["--output", "json", "direct", "volume", "status", name]);
             let phase = status.ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
             if phase.is_some_and(|status| status["phase"] == "Healthy") {
                 return Ok(());

@@ -1,7 +1,5 @@
 //! The calling end: a channel to a participant that has to prove who it is.
 use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,16 +8,14 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use thiserror::Error;
 use tokio::io::AsyncBufReadExt;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::grpc::HANDSHAKE_MAX;
-use crate::grpc::io::Io;
+use crate::HANDSHAKE_MAX;
+use crate::connection::Io;
+use crate::dial::{self, ConnectError};
 use crate::identity::Identity;
 use crate::name::Name;
 use crate::tls::{self, Protocol};
@@ -28,27 +24,6 @@ use crate::tls::{self, Protocol};
 /// when a machine vanishes.
 const ALIVE_EVERY: Duration = Duration::from_secs(3);
 const ALIVE_WITHIN: Duration = Duration::from_secs(3);
-
-#[derive(Debug, Error)]
-pub enum ConnectError {
-    #[error("{address:?} is no address to call: give host:port")]
-    BadAddress { address: String },
-    #[error(
-        "{address} is another machine, and is not called without certificates: give the folder of a \
-         certificate (`pollux certs` makes one)"
-    )]
-    PlainBeyondThisMachine { address: SocketAddr },
-    #[error("{host} has no address")]
-    Unresolved { host: String },
-    #[error("it cannot be connected to: {0}")]
-    Connect(io::Error),
-    #[error("the TLS handshake failed: {0}")]
-    Handshake(io::Error),
-    #[error("it closed the connection after the TLS handshake")]
-    Closed,
-    #[error("it did not answer within {} s", HANDSHAKE_MAX.as_secs())]
-    TooSlow,
-}
 
 /// A channel that connects when it is used, and again after it was lost. `server` is who has to be there.
 /// It is made on the runtime that is to carry it.
@@ -99,22 +74,14 @@ impl Service<Uri> for Connector {
 impl Connector {
     async fn open(&self, uri: &Uri) -> Result<Box<dyn Io>, ConnectError> {
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        let port = uri.port_u16().unwrap_or_default();
-        let found = tokio::net::lookup_host((host, port)).await.map_err(ConnectError::Connect)?;
-        let found: Vec<SocketAddr> = found.collect();
-        let beyond = found.iter().find(|address| !address.ip().is_loopback());
-        match (&self.tls, found.is_empty(), beyond) {
-            (_, true, _) => return Err(ConnectError::Unresolved { host: host.into() }),
-            (None, false, Some(address)) => {
-                return Err(ConnectError::PlainBeyondThisMachine { address: *address });
-            }
-            _ => {}
-        }
-        let stream = TcpStream::connect(&found[..]).await.map_err(ConnectError::Connect)?;
-        stream.set_nodelay(true).map_err(ConnectError::Connect)?;
-        let Some((config, server)) = &self.tls else { return Ok(Box::new(stream)) };
-        let handshake = TlsConnector::from(config.clone()).connect(server.clone(), stream);
-        let mut stream = handshake.await.map_err(ConnectError::Handshake)?;
+        let found = dial::resolve(host, uri.port_u16().unwrap_or_default()).await?;
+        let Some((config, server)) = &self.tls else {
+            return match dial::beyond(&found) {
+                Some(address) => Err(ConnectError::PlainBeyondThisMachine { address }),
+                None => Ok(Box::new(dial::plain(&found).await?)),
+            };
+        };
+        let mut stream = dial::secured(&found, config.clone(), server.clone()).await?;
         // In TLS 1.3 a client is done before the server has looked at its certificate. The server speaks
         // first in HTTP/2, so its word, or why there is none, is waited for here.
         if stream.fill_buf().await.map_err(ConnectError::Handshake)?.is_empty() {

@@ -1,14 +1,13 @@
 //! The calling end of the API: one request, one connection, one answer.
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use certs::{Io, Trust};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
 
 use super::error::{ApiError, Code};
 use super::types::{
@@ -28,6 +27,8 @@ pub struct Endpoint {
     /// host:port.
     pub address: String,
     pub token: String,
+    /// Whose certificate has to be shown there. `None`: it is on this machine, and speaks plainly.
+    pub trust: Option<Trust>,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -254,19 +255,20 @@ impl Client {
             .map_err(|e| away(&e))?;
         // It ends when the answer was read, or with the error that the answer has too.
         tokio::spawn(connection);
-        let answer = sender.send_request(request).await.map_err(|error| away(&error))?;
+        let answer =
+            sender.send_request(request).await.map_err(|error| match error.is_parse() {
+                // What a server of TLS answers to plain words is no HTTP.
+                true if self.endpoint.trust.is_none() => away(&"it speaks TLS: give its `ca.crt`"),
+                _ => away(&error),
+            })?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
         Ok((status, body.map_err(|error| away(&error))?.to_bytes()))
     }
 
-    async fn connect(&self) -> Answer<TcpStream> {
-        let away = |error: std::io::Error| self.away(&error.to_string());
-        let found = tokio::net::lookup_host(&self.endpoint.address).await.map_err(away)?;
-        let found: Vec<SocketAddr> = found.collect();
-        let stream = TcpStream::connect(&found[..]).await.map_err(away)?;
-        stream.set_nodelay(true).map_err(away)?;
-        Ok(stream)
+    async fn connect(&self) -> Answer<Box<dyn Io>> {
+        let Endpoint { address, trust, .. } = &self.endpoint;
+        certs::http::connect(address, trust.as_ref()).await.map_err(|e| self.away(&e.to_string()))
     }
 
     fn away(&self, why: &str) -> ApiError {

@@ -17,7 +17,9 @@ pub enum StepError {
     VolumeExists { name: String },
     #[error("the catalog knows no node `{node}`; is it running?")]
     NoNode { node: String },
-    #[error("nobody serves `{name}`: start its target with `pollux volume serve {name} --on NODE`")]
+    #[error(
+        "nobody serves `{name}`: start its target with `pollux direct volume serve {name} --on NODE`"
+    )]
     NotServed { name: String },
     #[error("the volume `{name}` has no replica on `{node}`")]
     NoReplica { name: String, node: String },
@@ -29,7 +31,7 @@ pub enum StepError {
     )]
     MadeTwice { name: String, replica: u64 },
     #[error(
-        "the replica of `{name}` on `{node}` votes: its content is needed. To move it, `pollux volume replica replace`"
+        "the replica of `{name}` on `{node}` votes: its content is needed. To move it, `pollux direct volume replica replace`"
     )]
     StillVotes { name: String, node: String },
     #[error("a volume has 1 to 7 replicas, each on a node of its own")]
@@ -42,7 +44,7 @@ pub enum StepError {
     NotServing { name: String, why: String },
     #[error("no replica of `{name}` has a vote yet")]
     NoVotes { name: String },
-    #[error("`{name}` is being deleted; finish that with `pollux volume delete {name}`")]
+    #[error("`{name}` is being deleted; finish that with `pollux direct volume delete {name}`")]
     Deleting { name: String },
     #[error("volumes were cloned from it, and need it: {clones}. Delete them first")]
     HasClones { clones: String },
@@ -58,7 +60,7 @@ pub enum StepError {
     )]
     MarkLeft { name: String, source_name: String, why: String },
     #[error(
-        "{what} did not happen within {seconds} s; it goes on by itself, see `pollux volume status {name}`"
+        "{what} did not happen within {seconds} s; it goes on by itself, see `pollux direct volume status {name}`"
     )]
     TooLong { what: &'static str, name: String, seconds: u64 },
 }

@@ -30,6 +30,8 @@ pub struct Changed {
     pub by: Runs,
     pub runs: Vec<ChangedRun>,
     pub max: usize,
+    /// So many may still be looked into.
+    pub pages: usize,
 }
 
 impl Changed {
@@ -64,7 +66,16 @@ impl Guide for Changed {
     fn enter(&mut self, ptr: PagePtr, seen: &Seen<'_, Child>) -> Enter {
         let same = seen.others.iter().any(|other| other.ptr() == Some(ptr));
         let inside = seen.span.start < self.granules;
-        if inside && self.is_later(seen.changed) && !same { Enter::Yes } else { Enter::No }
+        if !inside || !self.is_later(seen.changed) || same {
+            return Enter::No;
+        }
+        match self.pages.checked_sub(1) {
+            None => Enter::Stop,
+            Some(left) => {
+                self.pages = left;
+                Enter::Yes
+            }
+        }
     }
 
     fn hole(&mut self, seen: &Seen<'_, Child>) -> bool {

@@ -186,29 +186,35 @@ impl<D: Disk> Pool<D> {
 
     /// All snapshots, also internal and hidden ones.
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
-        let info = |snapshot: &Snapshot| {
-            let (cut, header) = (&snapshot.cut, &snapshot.cut.header);
-            let held = cut.map.root.held();
-            SnapshotInfo {
-                id: snapshot.id,
-                volume: cut.volume,
-                name: header.name.clone(),
-                uid: header.uid,
-                size: ByteLen(header.size),
-                block_size: header.block_size,
-                position: cut.position,
-                created: cut.created,
-                internal: cut.internal,
-                hidden: snapshot.front_deleted,
-                settled: snapshot.settled,
-                logical: ByteLen(held.blocks * header.block_size.granule()),
-                stored: self.space.layout.bytes(held.stored),
-                parent: cut.parent,
-                children: self.children(snapshot.id).len(),
-                state: cut.state.clone(),
-            }
-        };
-        self.snapshots.values().map(info).collect()
+        self.snapshots.values().map(|snapshot| self.snapshot_info(snapshot)).collect()
+    }
+
+    /// One of them.
+    pub fn snapshot(&self, id: SnapshotId) -> Option<SnapshotInfo> {
+        self.snapshots.get(&id).map(|snapshot| self.snapshot_info(snapshot))
+    }
+
+    fn snapshot_info(&self, snapshot: &Snapshot) -> SnapshotInfo {
+        let (cut, header) = (&snapshot.cut, &snapshot.cut.header);
+        let held = cut.map.root.held();
+        SnapshotInfo {
+            id: snapshot.id,
+            volume: cut.volume,
+            name: header.name.clone(),
+            uid: header.uid,
+            size: ByteLen(header.size),
+            block_size: header.block_size,
+            position: cut.position,
+            created: cut.created,
+            internal: cut.internal,
+            hidden: snapshot.front_deleted,
+            settled: snapshot.settled,
+            logical: ByteLen(held.blocks * header.block_size.granule()),
+            stored: self.space.layout.bytes(held.stored),
+            parent: cut.parent,
+            children: self.children(snapshot.id).len(),
+            state: cut.state.clone(),
+        }
     }
 
     /// Every object that goes has at least its own page, in two places.

@@ -13,6 +13,10 @@ use crate::volume::MapRoot;
 /// Ranges of one answer at the most: a megabyte of memory.
 const RANGES_MAX: usize = 1 << 15;
 
+/// Pages of one answer to what changed, however few ranges it may have: some ten times the height of a
+/// map, so that every answer gets on, and about a millisecond where all of them are in memory.
+const PAGES_MIN: usize = 256;
+
 /// A question under way.
 pub struct Look {
     pub id: RequestId,
@@ -77,6 +81,7 @@ impl<D: Disk> Pool<D> {
             by: runs,
             runs: Vec::new(),
             max: max.clamp(1, RANGES_MAX),
+            pages: max.clamp(PAGES_MIN, RANGES_MAX),
         };
         let size = cut.header.size;
         self.look(id, Question::Changed { snapshot, base, granule, size, guide })

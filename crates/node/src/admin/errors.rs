@@ -4,6 +4,7 @@ use replication::store::StoreError;
 use tonic::{Code, Status};
 
 use crate::shard::Refusal;
+use crate::store::Missing;
 
 pub fn status_of(refusal: &Refusal) -> Status {
     Status::new(code(refusal), refusal.to_string())
@@ -16,7 +17,8 @@ fn code(refusal: &Refusal) -> Code {
         Refusal::TargetRuns | Refusal::Wipe(_) => Code::FailedPrecondition,
         Refusal::NoTarget => Code::NotFound,
         Refusal::Ending | Refusal::BeingMade => Code::Unavailable,
-        Refusal::Store(error) => match error {
+        Refusal::Missing(Missing::Unknown { .. } | Missing::Elsewhere { .. }) => Code::NotFound,
+        Refusal::Store(error) | Refusal::Missing(Missing::Store { error, .. }) => match error {
             StoreError::NoSpace => Code::ResourceExhausted,
             StoreError::Busy => Code::Unavailable,
             StoreError::UnknownSnapshot => Code::NotFound,

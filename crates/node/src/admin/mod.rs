@@ -1,8 +1,9 @@
 //! The admin interface of a node: calls become orders to the shard.
 //!
-//! `replicas.rs`, `targets.rs`, `snapshots.rs`, `holds.rs` and `pools.rs` are the calls by their subject, `statuses.rs` is what
-//! the shard shows as messages, `errors.rs` the one place that maps refusals to statuses.
+//! `replicas.rs`, `targets.rs`, `snapshots.rs`, `extents.rs`, `holds.rs` and `pools.rs` are the calls by
+//! their subject, `statuses.rs` is what the shard shows as messages, `errors.rs` the one place that maps refusals to statuses.
 mod errors;
+mod extents;
 mod holds;
 mod pools;
 mod replicas;
@@ -15,11 +16,13 @@ use std::sync::Arc;
 
 use proto::v1;
 use replication::client::{Command, CommandAnswer};
-use replication::words::{NodeId, VolumeUid};
+use replication::words::{Moment, NodeId, VolumeUid};
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
 use crate::catalog::Books;
+use crate::clock;
+use crate::random;
 use crate::shard::{Order, Refusal, Sender, ShardStatus};
 
 pub use errors::status_of;
@@ -29,13 +32,16 @@ pub use statuses::membership;
 #[derive(Clone)]
 pub struct Admin {
     node: NodeId,
+    /// This run of the process.
+    boot: u64,
+    since: Moment,
     shard: Sender,
     books: Arc<Books>,
 }
 
 impl Admin {
     pub fn new(node: NodeId, shard: Sender, books: Arc<Books>) -> Admin {
-        Admin { node, shard, books }
+        Admin { node, boot: random::number(), since: clock::now(), shard, books }
     }
 
     /// Sends an order that has one answer.

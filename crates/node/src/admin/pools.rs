@@ -1,14 +1,16 @@
-//! Pools: looked at. They are made by `pollux disk` and given to a node when it starts.
+//! Pools: looked at. They are made by `pollux disk` and given to a node when it starts. And beats, which
+//! tell of them.
 use proto::v1;
 use tonic::Status;
 
-use super::{Admin, statuses};
+use super::{Admin, ended, statuses};
+use crate::clock;
+use crate::shard::{Order, Pulse};
 
 impl Admin {
     pub(super) async fn pools(&self) -> Result<Vec<v1::Pool>, Status> {
-        let status = self.status().await?;
-        let pool = |pool| statuses::pool(pool, &status.replicas);
-        Ok(status.pools.iter().map(pool).collect())
+        let pulse = self.pulse().await?;
+        Ok(pulse.pools.iter().map(statuses::pool).collect())
     }
 
     pub(super) async fn pool(&self, name: &str) -> Result<v1::Pool, Status> {
@@ -16,5 +18,25 @@ impl Admin {
         pools
             .find(|pool| pool.name == name)
             .ok_or_else(|| Status::not_found(format!("there is no pool `{name}` on this node")))
+    }
+
+    pub(super) async fn beat(&self, _: v1::BeatRequest) -> Result<v1::BeatResponse, Status> {
+        let pulse = self.pulse().await?;
+        Ok(v1::BeatResponse {
+            node: self.node.0,
+            boot: self.boot,
+            up_ms: clock::now().since(self.since).0 / 1000,
+            pools: pulse.pools.iter().map(statuses::pool).collect(),
+            replicas: pulse.replicas as u64,
+            targets: pulse.targets as u64,
+        })
+    }
+
+    async fn pulse(&self) -> Result<Pulse, Status> {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        self.shard.send(Order::Pulse(Box::new(move |pulse| {
+            let _ = tell.send(pulse);
+        })));
+        told.await.map_err(|_| ended())
     }
 }

@@ -148,6 +148,17 @@ impl NodeAdmin for Admin {
         self.done(volume, Command::ConfirmCatalog).await.map(Response::new)
     }
 
+    async fn list_extents(
+        &self,
+        request: Request<v1::ListExtentsRequest>,
+    ) -> Answered<v1::ListExtentsResponse> {
+        Admin::list_extents(self, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn beat(&self, request: Request<v1::BeatRequest>) -> Answered<v1::BeatResponse> {
+        Admin::beat(self, request.into_inner()).await.map(Response::new)
+    }
+
     async fn list_pools(
         &self,
         _: Request<v1::ListPoolsRequest>,

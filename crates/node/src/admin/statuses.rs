@@ -172,7 +172,7 @@ fn progress(progress: Progress) -> v1::Progress {
     }
 }
 
-pub fn pool(pool: &PoolStatus, replicas: &[ReplicaStatus]) -> v1::Pool {
+pub fn pool(pool: &PoolStatus) -> v1::Pool {
     let state = match pool.failed {
         Some(_) => v1::PoolState::Failed,
         None => v1::PoolState::Open,
@@ -195,6 +195,6 @@ pub fn pool(pool: &PoolStatus, replicas: &[ReplicaStatus]) -> v1::Pool {
         reclaimable: pool.reclaimable.0,
         sector_size: u32::try_from(pool.sector.bytes()).unwrap_or(u32::MAX),
         format_version: pool.format_version,
-        replicas: replicas.iter().filter(|it| it.pool == pool.name).count() as u64,
+        replicas: pool.replicas as u64,
     }
 }

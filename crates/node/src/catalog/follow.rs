@@ -29,7 +29,12 @@ pub async fn follow(books: Arc<Books>, shard: Sender) {
                     match key.kind() {
                         v1::Kind::Volume => told.volumes.insert(key.name.clone()),
                         v1::Kind::Node => told.nodes.insert(key.name.clone()),
-                        v1::Kind::Unspecified => false,
+                        v1::Kind::Snapshot
+                        | v1::Kind::Group
+                        | v1::Kind::GroupSnapshot
+                        | v1::Kind::Controller
+                        | v1::Kind::Token
+                        | v1::Kind::Unspecified => false,
                     };
                 }
                 books.take(&object, &shard);
@@ -70,7 +75,26 @@ impl Books {
                 self.copy().nodes.remove(&key.name);
                 shard.send(Order::Nodes(self.nodes()));
             }
-            (None, v1::Kind::Unspecified) => {}
+            // They are for controllers, and for people.
+            (
+                Some(
+                    Body::Snapshot(_)
+                    | Body::Group(_)
+                    | Body::GroupSnapshot(_)
+                    | Body::Controller(_)
+                    | Body::Token(_),
+                ),
+                _,
+            )
+            | (
+                None,
+                v1::Kind::Snapshot
+                | v1::Kind::Group
+                | v1::Kind::GroupSnapshot
+                | v1::Kind::Controller
+                | v1::Kind::Token
+                | v1::Kind::Unspecified,
+            ) => {}
         }
     }
 

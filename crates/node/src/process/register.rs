@@ -24,6 +24,7 @@ pub async fn register(books: Arc<Books>, options: Options, at: Addresses) {
         admin_address: at.admin.to_string(),
         iscsi_address: text(at.iscsi),
         nbd_address: text(at.nbd),
+        ..v1::Node::default()
     };
     loop {
         match tell(&books, &node).await {
@@ -41,13 +42,19 @@ async fn tell(books: &Books, node: &v1::Node) -> Result<bool, CallError> {
     let key = node_key(&node.name);
     let present = books.client().get(&key).await?;
     let version = present.as_ref().map_or(0, |object| object.version);
-    let same = matches!(
-        present.as_ref().and_then(|object| object.body.as_ref()),
-        Some(Body::Node(known)) if known == node
-    );
-    if same {
+    let known = match present.and_then(|object| object.body) {
+        Some(Body::Node(known)) => Some(known),
+        _ => None,
+    };
+    let node = registered(node, known.as_ref());
+    if known.as_ref() == Some(&node) {
         return Ok(true);
     }
-    let swapped = books.client().swap(&key, version, Change::Node(node.clone())).await?;
+    let swapped = books.client().swap(&key, version, Change::Node(node)).await?;
     Ok(matches!(swapped, Swapped::Done(_)))
+}
+
+/// What the catalog is to have: whether a node is cordoned is not the node's own affair.
+fn registered(node: &v1::Node, known: Option<&v1::Node>) -> v1::Node {
+    v1::Node { cordoned: known.is_some_and(|known| known.cordoned), ..node.clone() }
 }

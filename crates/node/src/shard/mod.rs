@@ -13,6 +13,7 @@
 mod asks;
 mod boot;
 mod doors;
+mod extents;
 mod iscsi;
 mod journal;
 mod lines;
@@ -51,12 +52,13 @@ use volumes::Volumes;
 
 pub use boot::kernel_boot;
 pub use doors::{Listener, Service};
+pub use extents::{Extent, Extents, ExtentsAsk};
 pub use iscsi::IQN;
 pub use orders::{Order, Refusal, ReplicaSpec, Reply, Report};
 pub use pools::PoolPlace;
 pub use sender::Sender;
 pub use status::{
-    ConnectionStatus, PoolStatus, Protocol, ReplicaStatus, ShardStatus, TargetStatus,
+    ConnectionStatus, PoolStatus, Protocol, Pulse, ReplicaStatus, ShardStatus, TargetStatus,
 };
 
 /// Machines are told the time this often.

@@ -19,10 +19,11 @@ use tracing::{info, warn};
 
 use super::Shard;
 use super::asks::Asker;
-use super::status::ShardStatus;
+use super::extents::{Extents, ExtentsAsk};
+use super::status::{Pulse, ShardStatus};
 use super::volumes::VolumeNo;
 use crate::records::{NodeBook, VolumeRecord};
-use crate::store::Cut;
+use crate::store::{Cut, Missing};
 
 /// How long targets, and then replicas, may take to close before the process ends without them.
 const CLOSE_PATIENCE: Span = Span::secs(10);
@@ -48,6 +49,8 @@ pub enum Refusal {
     Store(StoreError),
     #[error(transparent)]
     Command(CommandError),
+    #[error(transparent)]
+    Missing(Missing),
     #[error("the node is about to end")]
     Ending,
 }
@@ -108,6 +111,11 @@ pub enum Order {
         snapshot: SnapshotUid,
         answer: Answer<Cut>,
     },
+    /// What a snapshot of the replica here has, or how it differs from another.
+    Extents {
+        ask: ExtentsAsk,
+        answer: Answer<Extents>,
+    },
     StartTarget {
         record: Box<VolumeRecord>,
         begin: Begin,
@@ -128,6 +136,8 @@ pub enum Order {
     Record(Box<VolumeRecord>),
     Nodes(NodeBook),
     Status(Box<dyn FnOnce(ShardStatus) + Send>),
+    /// What is asked every second.
+    Pulse(Box<dyn FnOnce(Pulse) + Send>),
     /// Closes targets, then replicas, then ends the loop.
     End,
 }
@@ -181,6 +191,7 @@ impl Shard {
             Order::ReplicaSnapshot { volume, snapshot, answer } => {
                 answer(self.replica_snapshot(volume, snapshot));
             }
+            Order::Extents { ask, answer } => self.extents(ask, answer),
             Order::StartTarget { record, begin, answer } => {
                 answer(self.start_target(*record, begin, Start(0)));
             }
@@ -189,6 +200,7 @@ impl Shard {
             Order::Record(record) => self.record_changed(*record),
             Order::Nodes(nodes) => self.nodes = nodes,
             Order::Status(tell) => tell(self.status()),
+            Order::Pulse(tell) => tell(self.pulse()),
             Order::End => self.begin_ending(),
         }
     }

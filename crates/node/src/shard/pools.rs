@@ -1,4 +1,5 @@
 //! The pools of a shard, and what their disks finished.
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -40,8 +41,10 @@ pub struct PoolRun {
     pub asked: bool,
     /// Answers since the last tick: a pool without any is idle.
     busy: bool,
-    /// Creations and deletions under way, by tag.
+    /// Creations, deletions and a question under way, by tag.
     pub own: Vec<(StoreTag, OwnWork)>,
+    /// Questions that wait for their turn.
+    pub looks: VecDeque<super::extents::Asked>,
 }
 
 impl PoolRun {
@@ -67,6 +70,7 @@ pub enum OwnWork {
     /// What was created becomes durable, by this call or by an earlier one; then it is answered.
     Settle(super::orders::Answer<Incarnation>, Result<Incarnation, Refusal>),
     Delete(super::replicas::Deletion),
+    Look(super::extents::Asked),
 }
 
 /// Memory for payloads, of the pool that they will be written to where there is one.
@@ -98,6 +102,7 @@ impl Shard {
             asked: true,
             busy: false,
             own: Vec::new(),
+            looks: VecDeque::new(),
         });
         for volume in volumes {
             self.open_replica(number, volume);
@@ -143,7 +148,7 @@ impl Shard {
         result: Result<StoreReply, StoreError>,
     ) {
         if tag.0 >= OWN_TAGS {
-            return self.own_work_done(pool, uid, tag, result.map(|_| ()));
+            return self.own_work_done(pool, uid, tag, result);
         }
         let Some(number) = self.volumes.known(uid) else { return };
         let Some(replica) = self.volumes.replica(number) else { return };
@@ -158,16 +163,17 @@ impl Shard {
         pool: usize,
         uid: VolumeUid,
         tag: StoreTag,
-        result: Result<(), StoreError>,
+        result: Result<StoreReply, StoreError>,
     ) {
         let own = &mut self.pools[pool].own;
         let Some(at) = own.iter().position(|(of, _)| *of == tag) else { return };
         match own.swap_remove(at).1 {
-            OwnWork::Create(creation) => self.created(pool, uid, creation, result),
+            OwnWork::Create(creation) => self.created(pool, uid, creation, result.map(drop)),
             OwnWork::Settle(answer, made) => {
                 answer(result.map_err(Refusal::Store).and(made));
             }
-            OwnWork::Delete(deletion) => self.deleted(pool, deletion, result),
+            OwnWork::Delete(deletion) => self.deleted(pool, deletion, result.map(drop)),
+            OwnWork::Look(asked) => self.looked(pool, asked, result),
         }
     }
 

@@ -303,7 +303,10 @@ impl Shard {
         for (_, work) in self.pools.iter_mut().flat_map(|pool| &mut pool.own) {
             match work {
                 OwnWork::Delete(it) if it.volume == number => return it.answers.push(answer),
-                OwnWork::Create(_) | OwnWork::Delete(_) | OwnWork::Settle(..) => {}
+                OwnWork::Create(_)
+                | OwnWork::Delete(_)
+                | OwnWork::Settle(..)
+                | OwnWork::Look(_) => {}
             }
         }
         let holds = |pool: &PoolRun| pool.host.has(volume);

@@ -25,6 +25,7 @@ pub struct PoolStatus {
     pub backend: &'static str,
     pub failed: Option<String>,
     pub counters: engine::Counters,
+    pub replicas: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -90,10 +91,37 @@ pub struct ShardStatus {
     pub lines: usize,
 }
 
+/// What costs nearly nothing to tell, however many volumes there are.
+#[derive(Clone, Debug)]
+pub struct Pulse {
+    pub pools: Vec<PoolStatus>,
+    pub replicas: usize,
+    pub targets: usize,
+}
+
 impl Shard {
+    pub(super) fn pulse(&self) -> Pulse {
+        let pools = self.pool_statuses();
+        Pulse {
+            replicas: pools.iter().map(|pool| pool.replicas).sum(),
+            pools,
+            targets: self.volumes.iter().filter(|(_, run)| run.target.is_some()).count(),
+        }
+    }
+
+    fn pool_statuses(&self) -> Vec<PoolStatus> {
+        let mut pools: Vec<PoolStatus> = self.pools.iter().map(pool_status).collect();
+        for (_, run) in self.volumes.iter() {
+            if let Some(replica) = &run.replica {
+                pools[replica.pool].replicas += 1;
+            }
+        }
+        pools
+    }
+
     pub(super) fn status(&self) -> ShardStatus {
         ShardStatus {
-            pools: self.pools.iter().map(pool_status).collect(),
+            pools: self.pool_statuses(),
             replicas: self.replica_statuses(),
             targets: self.target_statuses(),
             lines: self.lines.len(),
@@ -185,5 +213,6 @@ fn pool_status(pool: &super::pools::PoolRun) -> PoolStatus {
         backend: pool.host.pool().disk().backend(),
         failed: info.failed,
         counters: pool.host.pool().counters(),
+        replicas: 0,
     }
 }

@@ -29,8 +29,7 @@ pub fn staging_of(volumes: &[VolumeInfo], of: VolumeId) -> Option<&VolumeInfo> {
 
 /// The state that a snapshot was made with.
 pub fn state_of<D: Disk>(pool: &Pool<D>, snapshot: SnapshotId) -> Option<Vec<u8>> {
-    let found = pool.snapshots().into_iter().find(|found| found.id == snapshot);
-    found.map(|found| found.state)
+    pool.snapshot(snapshot).map(|found| found.state)
 }
 
 pub fn of<D: Disk>(pool: &Pool<D>, id: VolumeId) -> Option<StoreFacts> {

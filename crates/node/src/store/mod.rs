@@ -7,6 +7,7 @@
 //! sees at least what was answered before it was asked; beside writes under way it may see either.
 //! Nothing is kept here that the pool does not have: after a crash, opening the pool is all there is
 //! to do.
+mod compare;
 mod errors;
 mod facts;
 mod origin;
@@ -26,6 +27,7 @@ use origin::{Begins, First, Found, Left};
 use place::{Phase, Place, Staging, Wanted};
 use step::Step;
 
+pub use compare::{Compared, Missing, Point};
 pub use origin::Cut;
 
 /// Operations of one volume that may wait here: as many as may be under way to a replica.

@@ -39,7 +39,7 @@ pub struct Cut {
     pub position: Position,
     /// As of the snapshot.
     pub shared: SharedState,
-    id: SnapshotId,
+    pub(super) id: SnapshotId,
     volume: VolumeId,
     /// Of the copy.
     size: ByteLen,
@@ -60,8 +60,7 @@ impl<D: Disk> Host<D> {
         let id = place.and_then(|place| place.snapshots.get(&snapshot)).copied();
         let own = place.and_then(Place::volume).zip(id);
         let (volume, id) = own.ok_or(StoreError::UnknownSnapshot)?;
-        let is_it = |found: &SnapshotInfo| found.id == id && !found.internal;
-        let found = self.pool.snapshots().into_iter().find(is_it);
+        let found = self.pool.snapshot(id).filter(|found| !found.internal);
         let found = found.ok_or(StoreError::UnknownSnapshot)?;
         let state = ReplicaState::decode(&found.state)
             .map_err(|malformed| StoreError::Refused { reason: malformed.to_string() })?;

@@ -20,6 +20,8 @@ pub enum Step {
     Snapshot(SnapshotUid),
     /// Something is read of a snapshot.
     Look(SnapshotUid),
+    /// Two are compared.
+    Compare(SnapshotUid, SnapshotUid),
     DeleteSnapshot(SnapshotUid, SnapshotId),
     Stage,
     /// The end of an import, one way or the other.
@@ -204,6 +206,10 @@ pub fn answered(place: &mut Place, step: Step, result: &Result<Reply, OpError>) 
         // What was asked for behind it in view of this size was judged by the engine itself.
         (Step::Grow(before), Err(_)) => place.size = before,
         (Step::Look(uid), _) => place.looked_at(uid),
+        (Step::Compare(uid, base), _) => {
+            place.looked_at(uid);
+            place.looked_at(base);
+        }
         (Step::Snapshot(uid), result) => {
             place.making.remove(&uid);
             if let Ok(Reply::Snapshotted(id)) = result {

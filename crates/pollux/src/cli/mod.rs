@@ -1,6 +1,7 @@
 //! The words of the command line.
+mod direct;
 mod pool;
-mod site;
+mod serve;
 
 use std::path::PathBuf;
 
@@ -8,11 +9,12 @@ use block::SectorSize;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::certs::Certs;
-use crate::commands::serve_catalog::ServeCatalog;
-pub use pool::{Create, Disk, Export, Import, Mode, Scrub, Snapshot, Volume};
-pub use site::{
-    ServeNode, SiteArgs, SiteReplica, SiteSnapshot, SiteVolume, VolumeClone, VolumeCreate,
+pub use direct::{
+    CatalogArgs, DirectClone, DirectCommand, DirectCreate, DirectReplica, DirectSnapshot,
+    DirectVolume,
 };
+pub use pool::{Create, Disk, Export, Import, Mode, Scrub, Snapshot, Volume};
+pub use serve::{Serve, ServeNode};
 
 use crate::render::Output;
 
@@ -20,7 +22,7 @@ use crate::render::Output;
 #[command(name = "pollux", version, about, arg_required_else_help = true)]
 pub struct Cli {
     /// How answers are written.
-    #[arg(long, global = true, value_enum, default_value = "table", value_name = "FORMAT")]
+    #[arg(long, short, global = true, value_enum, default_value = "table", value_name = "FORMAT")]
     pub output: Output,
     #[command(subcommand)]
     pub command: Command,
@@ -31,12 +33,14 @@ pub enum Command {
     /// Work on a pool that nobody has open.
     #[command(subcommand)]
     Disk(Disk),
-    /// Volumes of a site that runs.
-    Volume {
+    /// Each step by hand, over the catalog: for sites without a controller, and for emergencies.
+    ///
+    /// No controller is needed, and none is asked: it goes on with what it finds.
+    Direct {
         #[command(flatten)]
-        site: SiteArgs,
+        catalog: CatalogArgs,
         #[command(subcommand)]
-        command: SiteVolume,
+        command: DirectCommand,
     },
     /// Certificates, by which the parts of a site know each other.
     #[command(subcommand)]
@@ -53,14 +57,6 @@ pub enum Command {
     /// The process that the demo kills.
     #[command(hide = true)]
     DemoWriter(DemoWriter),
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Serve {
-    /// The catalog: where a site keeps what it is to be.
-    Catalog(ServeCatalog),
-    /// The data plane of one machine: pools, replicas, targets.
-    Node(Box<ServeNode>),
 }
 
 #[derive(Debug, Args)]

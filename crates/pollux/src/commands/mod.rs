@@ -1,11 +1,11 @@
 //! One module per command; each returns how the process is to end.
 pub mod certs;
 mod demo;
+mod direct;
 mod disk;
 mod logging;
 pub mod serve_catalog;
 mod serve_node;
-mod volume;
 
 use std::io;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use crate::cli::{Cli, Command, DemoWriter, Serve};
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Disk(command) => disk::run(command, cli.output),
-        Command::Volume { site, command } => volume::run(command, &site, cli.output),
+        Command::Direct { catalog, command } => direct::run(command, &catalog, cli.output),
         Command::Certs(command) => certs::run(&command, cli.output),
         Command::Serve(Serve::Catalog(catalog)) => serve_catalog::run(&catalog, cli.output),
         Command::Serve(Serve::Node(arguments)) => serve_node::run(*arguments),

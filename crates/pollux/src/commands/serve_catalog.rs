@@ -37,6 +37,7 @@ pub fn run(command: &ServeCatalog, output: Output) -> Result<ExitCode> {
         let line = match output {
             Output::Table => format!("catalog {} is served on {address}", file.display()),
             Output::Json => serde_json::json!({ "address": address }).to_string(),
+            Output::Yaml => format!("address: \"{address}\""),
         };
         render::say(&line).map_err(io::Error::other)
     })?;

@@ -38,8 +38,8 @@ pub fn run(arguments: ServeNode) -> Result<ExitCode> {
         iscsi: arguments.iscsi,
         admin: arguments.admin,
         metrics: arguments.metrics,
-        catalog: arguments.site.catalog,
-        tls: arguments.site.tls,
+        catalog: arguments.catalog.catalog,
+        tls: arguments.catalog.tls,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

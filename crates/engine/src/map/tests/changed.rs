@@ -24,9 +24,20 @@ impl Asked {
 impl Forest {
     /// The runs of one answer, and where the next one begins.
     fn changed(&mut self, asked: Asked, from: u64, max: usize) -> (Vec<ChangedRun>, Option<u64>) {
+        self.changed_within(asked, from, max, usize::MAX)
+    }
+
+    /// The same with so many pages.
+    fn changed_within(
+        &mut self,
+        asked: Asked,
+        from: u64,
+        max: usize,
+        pages: usize,
+    ) -> (Vec<ChangedRun>, Option<u64>) {
         let Asked { map, base, since, granules, runs: by, .. } = asked;
         let holes = asked.holes();
-        let mut guide = Changed { since, holes, from, granules, by, runs: Vec::new(), max };
+        let mut guide = Changed { since, holes, from, granules, by, runs: Vec::new(), max, pages };
         let others: Vec<MapRoot> = base.into_iter().collect();
         let next = self.walk(map, &others, from, &mut guide);
         assert!(guide.runs.len() <= max, "{} runs", guide.runs.len());
@@ -139,6 +150,42 @@ fn an_answer_in_parts_is_the_same_as_one() {
             assert_eq!(parts, whole, "seed {seed}, {max} at a time");
         }
     }
+}
+
+/// Protects from an answer that takes as long as the map is large, and from one that never gets on.
+#[test]
+fn an_answer_of_a_few_pages_gets_on_and_leaves_nothing_out() {
+    let mut stops = 0;
+    for seed in 0..200 {
+        let mut forest = Forest::new(seed);
+        let asked = forest.question();
+        let (whole, _) = forest.changed(asked, asked.from, usize::MAX);
+        for more in 1..=3 {
+            let pages = usize::from(asked.map.height) + more;
+            let (mut parts, mut next) = (Vec::<ChangedRun>::new(), Some(asked.from));
+            while let Some(from) = next {
+                let (runs, further) = forest.changed_within(asked, from, usize::MAX, pages);
+                assert!(further.is_none_or(|further| further > from), "seed {seed}: no progress");
+                for run in runs {
+                    match parts.last_mut() {
+                        // It was cut where the answer ended.
+                        Some(last)
+                            if (last.end, last.is_data) == (run.first, run.is_data)
+                                && (asked.runs == Runs::Joined || last.changed == run.changed) =>
+                        {
+                            last.end = run.end;
+                            last.changed = last.changed.max(run.changed);
+                        }
+                        _ => parts.push(run),
+                    }
+                }
+                stops += usize::from(further.is_some());
+                next = further;
+            }
+            assert_eq!(parts, whole, "seed {seed}, {pages} pages at a time");
+        }
+    }
+    assert!(stops > 300, "{stops} answers ended early");
 }
 
 /// Protects from a delta that misses a block: it is taken from a snapshot and laid over its base,

@@ -4,15 +4,15 @@ use std::time::Duration;
 use anyhow::Result;
 use control::steps::Site;
 
-use crate::cli::SiteReplica;
+use crate::cli::DirectReplica;
 use crate::render::say;
 
 /// Catching up takes as long as it takes; whoever waits longer looks at the status.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-pub async fn run(site: &Site, command: SiteReplica) -> Result<()> {
+pub async fn run(site: &Site, command: DirectReplica) -> Result<()> {
     match command {
-        SiteReplica::Add { name, on: (node, pool), wait } => {
+        DirectReplica::Add { name, on: (node, pool), wait } => {
             site.add_replica(&name, &node, &pool).await?;
             if wait {
                 site.settled(&name, PATIENCE).await?;
@@ -20,15 +20,15 @@ pub async fn run(site: &Site, command: SiteReplica) -> Result<()> {
             }
             say(&format!("{name} has a replica on {node}; it votes when it has caught up"))
         }
-        SiteReplica::Remove { name, on } => {
+        DirectReplica::Remove { name, on } => {
             site.remove_replica(&name, &on).await?;
             say(&format!("{name} has no replica on {on} any more"))
         }
-        SiteReplica::Renew { name, on } => {
+        DirectReplica::Renew { name, on } => {
             site.renew_replica(&name, &on).await?;
             say(&format!("the replica of {name} on {on} is empty; it votes when it has caught up"))
         }
-        SiteReplica::Replace { name, old, new: (node, pool) } => {
+        DirectReplica::Replace { name, old, new: (node, pool) } => {
             site.replace_replica(&name, &old, &node, &pool).await?;
             say(&format!("{name} has a replica on {node} in place of {old}"))
         }

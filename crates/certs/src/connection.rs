@@ -1,43 +1,29 @@
-//! A connection that gRPC can be spoken over, and who is at its other end.
+//! A connection that was accepted, and what is known of its other end.
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
-use tonic::transport::server::Connected;
-
-use crate::name::Name;
-
-/// Who sent a request; found among its extensions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
-    pub address: SocketAddr,
-    /// Proved by a certificate. `None`: the connection is plain, and from this machine.
-    pub name: Option<Name>,
-}
 
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
 
 /// An accepted connection. It takes one of the listener's places until it is dropped.
-pub struct Connection {
-    pub(super) io: Box<dyn Io>,
-    pub(super) caller: Caller,
-    pub(super) _place: OwnedSemaphorePermit,
+pub struct Connection<C> {
+    pub(crate) io: Box<dyn Io>,
+    pub(crate) caller: C,
+    pub(crate) _place: OwnedSemaphorePermit,
 }
 
-impl Connected for Connection {
-    type ConnectInfo = Caller;
-
-    fn connect_info(&self) -> Caller {
-        self.caller.clone()
+impl<C> Connection<C> {
+    pub fn caller(&self) -> &C {
+        &self.caller
     }
 }
 
-impl AsyncRead for Connection {
+impl<C: Unpin> AsyncRead for Connection<C> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -47,7 +33,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl<C: Unpin> AsyncWrite for Connection<C> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

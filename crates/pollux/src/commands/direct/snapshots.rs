@@ -5,7 +5,7 @@ use control::steps::Site;
 use proto::v1;
 use serde::Serialize;
 
-use crate::cli::SiteSnapshot;
+use crate::cli::DirectSnapshot;
 use crate::clock;
 use crate::render::{self, Answer, Output, say};
 use crate::uid;
@@ -39,24 +39,24 @@ impl Answer for Rows {
     }
 }
 
-pub async fn run(site: &Site, command: SiteSnapshot, output: Output) -> Result<()> {
+pub async fn run(site: &Site, command: DirectSnapshot, output: Output) -> Result<()> {
     match command {
-        SiteSnapshot::Create { volume, name } => {
+        DirectSnapshot::Create { volume, name } => {
             let uid = uid::fresh()?.to_vec();
             let spec = v1::SnapshotSpec { uid, name, created_ms: clock::now_ms() };
             let made = site.snapshot(&volume, spec).await?;
             render::show(&Rows(vec![row(made)]), output)
         }
-        SiteSnapshot::List { volume } => {
+        DirectSnapshot::List { volume } => {
             let all = site.snapshots(&volume).await?;
             render::show(&Rows(all.into_iter().map(row).collect()), output)
         }
-        SiteSnapshot::Delete { volume, name } => {
+        DirectSnapshot::Delete { volume, name } => {
             let found = named(site, &volume, &name).await?;
             site.delete_snapshot(&volume, found).await?;
             say(&format!("{volume}@{name} is deleted"))
         }
-        SiteSnapshot::Rollback { volume, name } => {
+        DirectSnapshot::Rollback { volume, name } => {
             let found = named(site, &volume, &name).await?;
             site.rollback(&volume, found).await?;
             say(&format!("{volume} is what it was at {name}"))

@@ -6,11 +6,11 @@ use control::steps::{NewVolume, Site};
 use proto::v1;
 
 use super::list;
-use crate::cli::VolumeCreate;
+use crate::cli::DirectCreate;
 use crate::render::Output;
 use crate::uid;
 
-pub async fn run(site: &Site, wanted: VolumeCreate, output: Output) -> Result<()> {
+pub async fn run(site: &Site, wanted: DirectCreate, output: Output) -> Result<()> {
     let block_size = u32::try_from(wanted.block_size.0).context("the block size is too large")?;
     let chap = chap(&wanted)?;
     let hold_deadline_ms = wanted.hold_deadline.unwrap_or(0).saturating_mul(1000);
@@ -38,7 +38,7 @@ pub async fn run(site: &Site, wanted: VolumeCreate, output: Output) -> Result<()
     list::one(site, &wanted.name, output).await
 }
 
-fn chap(wanted: &VolumeCreate) -> Result<Option<v1::Chap>> {
+fn chap(wanted: &DirectCreate) -> Result<Option<v1::Chap>> {
     let Some(user) = &wanted.chap_user else { return Ok(None) };
     let secret = |name: &str| env::var(name).with_context(|| format!("{name} is not set"));
     let mutual_secret = match &wanted.chap_mutual_user {

@@ -1,5 +1,4 @@
-//! The words for a site that runs: its nodes and volumes.
-use std::net::SocketAddr;
+//! The words of `pollux direct`: each step by hand, without a controller.
 use std::path::PathBuf;
 
 use block::ByteLen;
@@ -7,60 +6,15 @@ use clap::{Args, Subcommand};
 
 use crate::size;
 
-/// How a site is reached.
+/// How the catalog of a site is reached.
 #[derive(Clone, Debug, Args)]
-pub struct SiteArgs {
+pub struct CatalogArgs {
     /// The catalog of the site, host:port.
     #[arg(long, env = "POLLUX_CATALOG", default_value = "127.0.0.1:7460", value_name = "ADDRESS")]
     pub catalog: String,
     /// The folder of a certificate; needed for another machine.
     #[arg(long, env = "POLLUX_TLS", value_name = "DIR")]
     pub tls: Option<PathBuf>,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct ServeNode {
-    /// Number of the node in its site, from 1 on; the same for ever.
-    #[arg(long)]
-    pub id: u64,
-    /// Name of the node; `node-<id>` unless given.
-    #[arg(long)]
-    pub name: Option<String>,
-    /// Where the node remembers what the catalog said.
-    #[arg(long, value_name = "DIR")]
-    pub state: PathBuf,
-    /// A pool that it serves; can be given several times.
-    #[arg(long = "pool", value_name = "NAME=PATH", required = true, value_parser = pool)]
-    pub pools: Vec<node::process::PoolOption>,
-    /// Where other nodes reach it.
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
-    pub peers: SocketAddr,
-    /// Where NBD clients reach it.
-    #[arg(long, value_name = "ADDRESS")]
-    pub nbd: Option<SocketAddr>,
-    /// Where NBD clients of this machine reach it.
-    #[arg(long, value_name = "PATH")]
-    pub nbd_socket: Option<PathBuf>,
-    /// Where iSCSI initiators reach it.
-    #[arg(long, value_name = "ADDRESS")]
-    pub iscsi: Option<SocketAddr>,
-    /// Where it is administered.
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
-    pub admin: SocketAddr,
-    /// Where Prometheus finds its figures.
-    #[arg(long, value_name = "ADDRESS")]
-    pub metrics: Option<SocketAddr>,
-    #[command(flatten)]
-    pub site: SiteArgs,
-    /// Written when the node serves, with its addresses as JSON.
-    #[arg(long, value_name = "FILE")]
-    pub ready_file: Option<PathBuf>,
-}
-
-fn pool(text: &str) -> Result<node::process::PoolOption, String> {
-    let split = text.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty());
-    let (name, path) = split.ok_or("write NAME=PATH")?;
-    Ok(node::process::PoolOption { name: name.into(), path: path.into() })
 }
 
 /// `node` or `node:pool`.
@@ -73,7 +27,7 @@ fn place(text: &str) -> Result<(String, String), String> {
 }
 
 #[derive(Clone, Debug, Args)]
-pub struct VolumeCreate {
+pub struct DirectCreate {
     pub name: String,
     #[arg(long, value_parser = size::parse)]
     pub size: ByteLen,
@@ -105,7 +59,7 @@ pub struct VolumeCreate {
 }
 
 #[derive(Clone, Debug, Args)]
-pub struct VolumeClone {
+pub struct DirectClone {
     pub source: String,
     pub snapshot: String,
     pub name: String,
@@ -118,11 +72,18 @@ pub struct VolumeClone {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum SiteVolume {
+pub enum DirectCommand {
+    /// Volumes: where their replicas are, who serves them, and what to do when a quorum is lost.
+    #[command(subcommand)]
+    Volume(DirectVolume),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DirectVolume {
     /// Make a volume.
-    Create(VolumeCreate),
+    Create(DirectCreate),
     /// Make a volume that begins as a snapshot of another, and shares its blocks.
-    Clone(VolumeClone),
+    Clone(DirectClone),
     /// List all volumes.
     List,
     /// Serve a volume on a node, wherever it was served before.
@@ -147,10 +108,10 @@ pub enum SiteVolume {
     },
     /// Change the replicas of a volume.
     #[command(subcommand)]
-    Replica(SiteReplica),
+    Replica(DirectReplica),
     /// Snapshots of a volume.
     #[command(subcommand)]
-    Snapshot(SiteSnapshot),
+    Snapshot(DirectSnapshot),
     /// The quorum of a volume is lost for good: see what is left, and choose.
     Recover {
         name: String,
@@ -166,7 +127,7 @@ pub enum SiteVolume {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum SiteReplica {
+pub enum DirectReplica {
     /// One more replica.
     Add {
         name: String,
@@ -199,7 +160,7 @@ pub enum SiteReplica {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum SiteSnapshot {
+pub enum DirectSnapshot {
     Create {
         volume: String,
         name: String,

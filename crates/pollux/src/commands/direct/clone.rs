@@ -6,11 +6,11 @@ use control::steps::{NewClone, Site};
 use proto::v1;
 
 use super::list;
-use crate::cli::VolumeClone;
+use crate::cli::DirectClone;
 use crate::render::Output;
 use crate::uid;
 
-pub async fn run(site: &Site, wanted: VolumeClone, output: Output) -> Result<()> {
+pub async fn run(site: &Site, wanted: DirectClone, output: Output) -> Result<()> {
     let clone = NewClone {
         name: wanted.name.clone(),
         uid: uid::fresh()?,
@@ -26,7 +26,7 @@ pub async fn run(site: &Site, wanted: VolumeClone, output: Output) -> Result<()>
         writeln!(
             out,
             "{name} has {replicas} of {places} replicas, since nodes did not answer. When they are back: \
-             pollux volume replica add {name} --on NODE"
+             pollux direct volume replica add {name} --on NODE"
         )?;
     }
     if let Some(node) = &wanted.serve_on {
