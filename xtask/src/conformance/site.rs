@@ -23,8 +23,7 @@ pub struct Site {
 }
 
 fn binary() -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    target.unwrap_or_else(|| shell::root().join("target")).join("debug/pollux")
+    shell::target().join("debug/pollux")
 }
 
 impl Site {
