@@ -1,4 +1,5 @@
 //! Public conformance suites: the contract with others.
+mod csi;
 mod iscsi;
 mod nbd;
 mod site;
@@ -20,6 +21,9 @@ pub const SUITES: [Suite; 3] = [
     Suite { name: "wire", against: Against::Definitions, run: wire::run },
 ];
 
+/// Suites for what is not there yet: they can be run, and `cargo xtask ci` does not.
+const LATER: [Suite; 1] = [Suite { name: "csi", against: Against::Site, run: csi::run }];
+
 pub struct Suite {
     pub name: &'static str,
     against: Against,
@@ -40,7 +44,8 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let suite = SUITES.iter().find(|suite| suite.name == options.suite);
+    let mut suites = SUITES.iter().chain(&LATER);
+    let suite = suites.find(|suite| suite.name == options.suite);
     let Some(suite) = suite else { bail!("{}", unknown(&options.suite)) };
     let mut report = Report::new("conformance");
     if suite.against == Against::Site {
@@ -62,8 +67,8 @@ mod tests {
 
     #[test]
     fn an_unknown_suite_is_refused_with_the_known_ones() {
-        let suite = "csi".to_owned();
+        let suite = "nonsense".to_owned();
         assert!(run(&Options { suite }).is_err());
-        assert!(unknown("csi").ends_with("known: nbd, iscsi, wire"));
+        assert!(unknown("nonsense").ends_with("known: nbd, iscsi, wire"));
     }
 }

@@ -10,9 +10,6 @@ use super::tools;
 use crate::shell;
 use crate::totals::Totals;
 
-/// Nearly all of it is downloading and building, the first time.
-const BUILD_SECONDS: u64 = 300;
-
 pub fn run(log: &str) -> Result<Totals> {
     if tools::find("go").is_none() {
         println!(
@@ -24,7 +21,7 @@ pub fn run(log: &str) -> Result<Totals> {
     fs::create_dir_all(&scratch).with_context(|| format!("making {}", scratch.display()))?;
     let public = scratch.join("public").display().to_string();
     let build =
-        format!("{BUILD_SECONDS} go -C xtask/src/conformance/wire build -buildvcs=false -o");
+        format!("{} go -C xtask/src/conformance/wire build -buildvcs=false -o", tools::GO_SECONDS);
     let built = shell::program("timeout", &build).arg(&public).arg(".").run(log)?.exited_well;
     ensure!(built, "the program of the public module could not be built");
 
