@@ -6,4 +6,5 @@ pub mod api;
 pub mod catalog;
 pub mod controller;
 mod hex;
+pub mod serve;
 pub mod steps;

@@ -19,4 +19,5 @@ pub fn is_name(text: &str) -> bool {
 }
 
 pub use file::{FileError, OpenError};
+pub use refusals::Refusals;
 pub use serve::{Options, ServeError, run, serve};
