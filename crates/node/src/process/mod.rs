@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tonic::transport::Server;
 use tracing::{error, info, warn};
 
-use crate::admin::Admin;
+use crate::admin::{Admin, Fence};
 use crate::catalog::{Books, follow};
 use crate::clock;
 use crate::complaints::Complaints;
@@ -127,7 +127,8 @@ pub async fn serve(
 
     let channel = certs::channel(&options.catalog, &Name::catalog(), identity.as_ref())?;
     let books = Arc::new(Books::new(Client::new(channel), options.id, Arc::clone(&memory)));
-    tokio::spawn(follow(Arc::clone(&books), shard.clone()));
+    let fence = Arc::new(Fence::default());
+    tokio::spawn(follow(Arc::clone(&books), Arc::clone(&fence), shard.clone()));
     tokio::spawn(take_reports(Arc::clone(&books), failures, shard.clone(), reports));
     // Whoever reads that this node is ready finds it in the catalog too, unless that is away.
     let registering = register::register(Arc::clone(&books), options.clone(), addresses);
@@ -138,7 +139,7 @@ pub async fn serve(
     }
     tokio::spawn(resume(Arc::clone(&books), shard.clone(), options.id));
 
-    let service = NodeAdminServer::new(Admin::new(options.id, shard.clone(), books));
+    let service = NodeAdminServer::new(Admin::new(options.id, shard.clone(), books, fence));
     let server = Server::builder()
         .http2_keepalive_interval(Some(ALIVE_WITHIN))
         .http2_keepalive_timeout(Some(ALIVE_WITHIN))
