@@ -214,6 +214,7 @@ fn options(folder: &Path, catalog: SocketAddr) -> Options {
         admin: any,
         catalog: catalog.to_string(),
         tls: None,
+        topology: Vec::new(),
     }
 }
 

@@ -50,6 +50,9 @@ pub struct ServeNode {
     /// Where Prometheus finds its figures.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
+    /// Where it is, for instance topology.pollux.io/zone=east; can be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub topology: Vec<node::process::TopologyPair>,
     #[command(flatten)]
     pub site: SiteArgs,
     /// Written when the node serves, with its addresses as JSON.
