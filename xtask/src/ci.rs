@@ -20,8 +20,8 @@ pub fn run() -> Result<ExitCode> {
         Ok(clippy.run(log)?.as_check())
     });
     report.step("test", |log| Ok(shell::cargo(TEST).run(log)?.as_tests()));
-    for (name, suite) in conformance::SUITES {
-        report.step(&format!("conformance-{name}"), suite);
+    for suite in conformance::SUITES {
+        report.step(&format!("conformance-{}", suite.name), suite.run);
     }
     report.step("release-check", release::check);
     if fuzz::exists() {

@@ -80,13 +80,17 @@ impl Report {
         let width = width.unwrap_or(0).max("total".len());
         let row = |name: &str, seconds: f64, totals: Totals| {
             let minutes = seconds / 60.0;
-            let status = if totals.is_success() { "ok" } else { "FAILED" };
             let Totals { passed, failed, skipped } = totals;
+            let status = match totals.is_success() {
+                true => "ok",
+                false if failed == 0 && skipped > 0 => "SKIPPED",
+                false => "FAILED",
+            };
             format!(
-                "{name:width$}  {minutes:>7.1}  {status:6}  {passed:>6}  {failed:>6}  {skipped:>7}\n"
+                "{name:width$}  {minutes:>7.1}  {status:7}  {passed:>6}  {failed:>6}  {skipped:>7}\n"
             )
         };
-        let mut table = format!("{:width$}  minutes  status  passed  failed  skipped\n", "step");
+        let mut table = format!("{:width$}  minutes  status   passed  failed  skipped\n", "step");
         for step in &self.steps {
             table += &row(&step.name, step.seconds, step.totals);
         }
@@ -111,15 +115,20 @@ mod tests {
         let report = Report {
             verb: "ci",
             started: 0,
-            steps: vec![step("fmt", 6.0, Totals::of_check(true)), step("test", 90.0, tests)],
+            steps: vec![
+                step("fmt", 6.0, Totals::of_check(true)),
+                step("test", 90.0, tests),
+                step("wire", 0.0, Totals { skipped: 1, ..Totals::default() }),
+            ],
             totals,
         };
         assert_eq!(
             report.table(),
-            "step   minutes  status  passed  failed  skipped\n\
-             fmt        0.1  ok           1       0        0\n\
-             test       1.5  FAILED      41       1        2\n\
-             total      1.6  FAILED      42       1        2\n"
+            "step   minutes  status   passed  failed  skipped\n\
+             fmt        0.1  ok            1       0        0\n\
+             test       1.5  FAILED       41       1        2\n\
+             wire       0.0  SKIPPED       0       0        1\n\
+             total      1.6  FAILED       42       1        2\n"
         );
     }
 }

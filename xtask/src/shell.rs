@@ -21,6 +21,11 @@ pub fn root() -> PathBuf {
     top.to_path_buf()
 }
 
+/// Where builds go, and everything that can be made again.
+pub fn target() -> PathBuf {
+    root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
 /// Where reports and logs go; made on demand.
 pub fn reports() -> Result<PathBuf> {
     let reports = root().join("reports");

@@ -34,6 +34,18 @@ impl Totals {
         totals
     }
 
+    /// What a program of ours counted, if its last line is such as ours are.
+    pub fn of_summary(output: &str) -> Option<Totals> {
+        let mut parts = output.trim_end().lines().next_back()?.split(", ");
+        let mut count = |word: &str| parts.next()?.strip_suffix(word)?.trim_end().parse().ok();
+        let totals = Totals {
+            passed: count("passed")?,
+            failed: count("failed")?,
+            skipped: count("skipped")?,
+        };
+        parts.next().is_none().then_some(totals)
+    }
+
     fn of_result_line(result: &str) -> Totals {
         let count = |word: &str| {
             result
@@ -109,6 +121,15 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         let empty = "running 0 tests\ntest result: ok. 0 passed; 0 failed; 0 ignored";
         assert!(!Totals::of_libtest(empty, true).is_success());
         assert!(!Totals::default().is_success());
+    }
+
+    #[test]
+    fn the_summary_of_a_program_of_ours_is_its_last_line() {
+        let totals = Totals { passed: 41, failed: 1, skipped: 2 };
+        assert_eq!(Totals::of_summary(&format!("failed: a\n{totals}\n")), Some(totals));
+        for other in ["", "41 passed, 1 failed", "41 passed, 1 failed, 2 skipped\nkilled"] {
+            assert_eq!(Totals::of_summary(other), None, "{other}");
+        }
     }
 
     #[test]

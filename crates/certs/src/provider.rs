@@ -2,8 +2,42 @@
 use std::sync::{Arc, OnceLock};
 
 use rustls::crypto::CryptoProvider;
+use rustls::crypto::hash::HashAlgorithm;
 
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(rustls::crypto::ring::default_provider())).clone()
+}
+
+/// SHA-256, by the provider that TLS has anyway.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let suites = provider().cipher_suites.clone();
+    let hashes =
+        suites.iter().filter_map(|suite| suite.tls13()).map(|suite| suite.common.hash_provider);
+    let mut hashes = hashes.filter(|hash| hash.algorithm() == HashAlgorithm::SHA256);
+    let hash = hashes.next().expect("TLS 1.3 has a suite with SHA-256");
+    let mut digest = [0; 32];
+    digest.copy_from_slice(hash.hash(bytes).as_ref());
+    digest
+}
+
+/// Bytes that nobody can guess.
+pub fn random(bytes: &mut [u8]) {
+    let filled = provider().secure_random.fill(bytes);
+    filled.expect("the system has random numbers");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_that_of_the_standard() {
+        let [first, .., last] = sha256(b"abc");
+        assert_eq!((first, last), (0xba, 0xad));
+        let (mut one, mut other) = ([0; 16], [0; 16]);
+        random(&mut one);
+        random(&mut other);
+        assert_ne!(one, other);
+    }
 }

@@ -4,4 +4,7 @@
 
 pub mod api;
 pub mod catalog;
+pub mod controller;
+mod hex;
+pub mod serve;
 pub mod steps;

@@ -27,6 +27,11 @@ pub enum OpenError {
     NotReady { reason: String },
     #[error("this client may not use the volume")]
     Denied,
+    #[error(
+        "the volume is for machines that it is attached to, and a client of NBD does not say who it is: \
+         log in by iSCSI, or come over the node's own socket"
+    )]
+    Unnamed,
     #[error("acknowledged writes may have been lost since this stage; stage the volume anew")]
     UnflushedWritesLost,
     #[error("a newer connection of this client is known")]

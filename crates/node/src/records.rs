@@ -1,8 +1,9 @@
 //! What the catalog says that a shard has to know: of volumes, and of where nodes are.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use block::ByteLen;
+use frontend::scsi::words::Rights;
 use replication::catalog::VolumeObject;
 use replication::words::{NodeId, ReplicaId, Span, VolumeUid};
 
@@ -27,8 +28,44 @@ pub struct VolumeRecord {
 pub struct Access {
     /// What initiators have to know; without it everybody who is allowed may log in.
     pub chap: Option<Chap>,
-    /// Names of initiators; empty: all.
-    pub initiators: Vec<String>,
+    pub logins: Logins,
+}
+
+/// Who may log in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Logins {
+    #[default]
+    Everybody,
+    /// Initiators with these names. Clients of NBD, which have none, are not asked.
+    Named(BTreeSet<String>),
+    /// Only machines that the volume is attached to, by the names of their initiators. Whoever has no
+    /// name has to be on the node itself.
+    Attached(BTreeMap<String, Rights>),
+}
+
+/// Who wants to log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client<'a> {
+    Initiator(&'a str),
+    /// Of NBD, over the node's own socket: only root of this machine reaches it.
+    Local,
+    /// Of NBD, from anywhere.
+    Remote,
+}
+
+impl Logins {
+    /// What a client may do; `None`: nothing, not even log in.
+    pub fn admit(&self, client: Client<'_>) -> Option<Rights> {
+        match (self, client) {
+            (_, Client::Local) => Some(Rights::Write),
+            (Logins::Everybody, _) | (Logins::Named(_), Client::Remote) => Some(Rights::Write),
+            (Logins::Named(names), Client::Initiator(name)) => {
+                names.contains(name).then_some(Rights::Write)
+            }
+            (Logins::Attached(attached), Client::Initiator(name)) => attached.get(name).copied(),
+            (Logins::Attached(_), Client::Remote) => None,
+        }
+    }
 }
 
 /// Credentials of an initiator, and ours if it asks for them.
@@ -48,3 +85,37 @@ impl std::fmt::Debug for Chap {
 
 /// Where the peers of a node listen.
 pub type NodeBook = BTreeMap<NodeId, SocketAddr>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_is_meant_is_admitted() {
+        let (write, read) = (Some(Rights::Write), Some(Rights::Read));
+        let named = Logins::Named(BTreeSet::from(["iqn.a".into()]));
+        let attached = |all: &[(&str, Rights)]| {
+            let one = |(name, rights): &(&str, Rights)| ((*name).to_owned(), *rights);
+            Logins::Attached(all.iter().map(one).collect())
+        };
+        let both = attached(&[("iqn.a", Rights::Write), ("iqn.b", Rights::Read)]);
+        let rows = [
+            (Logins::Everybody, [write, write, write, write]),
+            (named, [write, None, write, write]),
+            (both, [write, read, None, write]),
+            (attached(&[]), [None, None, None, write]),
+        ];
+        for (logins, expected) in rows {
+            let clients = [
+                Client::Initiator("iqn.a"),
+                Client::Initiator("iqn.b"),
+                Client::Remote,
+                Client::Local,
+            ];
+            assert_eq!(clients.map(|client| logins.admit(client)), expected, "{logins:?}");
+            if logins != Logins::Everybody {
+                assert_eq!(logins.admit(Client::Initiator("")), None);
+            }
+        }
+    }
+}

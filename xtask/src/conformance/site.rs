@@ -1,6 +1,7 @@
 //! A site of real processes: a catalog and three nodes, in a folder that goes with them.
 use std::env;
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -19,20 +20,26 @@ pub struct Site {
     folder: PathBuf,
     catalog: String,
     children: Vec<Child>,
+    /// Of the children, and of their logs.
+    names: Vec<String>,
     nodes: Vec<Value>,
 }
 
 fn binary() -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    target.unwrap_or_else(|| shell::root().join("target")).join("debug/pollux")
+    shell::target().join("debug/pollux")
 }
 
 impl Site {
     pub fn start(name: &str) -> Result<Site> {
         let folder = env::temp_dir().join(format!("pollux-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
-        let mut site =
-            Site { folder, catalog: String::new(), children: Vec::new(), nodes: Vec::new() };
+        let mut site = Site {
+            folder,
+            catalog: String::new(),
+            children: Vec::new(),
+            names: Vec::new(),
+            nodes: Vec::new(),
+        };
         let ready = site.folder.join("catalog.ready");
         let file = site.folder.join("catalog.db");
         site.spawn(
@@ -86,7 +93,7 @@ impl Site {
         Ok(())
     }
 
-    fn spawn(&mut self, name: &str, words: &[&str]) -> Result<()> {
+    pub fn spawn(&mut self, name: &str, words: &[&str]) -> Result<()> {
         let log = fs::File::create(self.folder.join(format!("{name}.log")))?;
         let child = Command::new(binary())
             .args(words)
@@ -96,6 +103,7 @@ impl Site {
             .spawn()
             .with_context(|| format!("starting {}", binary().display()))?;
         self.children.push(child);
+        self.names.push(name.to_owned());
         Ok(())
     }
 
@@ -146,17 +154,31 @@ impl Site {
         Ok(address.with_context(|| format!("the node offers no {protocol}"))?.to_owned())
     }
 
+    pub fn catalog(&self) -> &str {
+        &self.catalog
+    }
+
+    /// Somebody listens on it.
+    pub fn wait_for_socket(&self, socket: &Path) -> Result<()> {
+        let begun = Instant::now();
+        while let Err(error) = UnixStream::connect(socket) {
+            ensure!(begun.elapsed() < PATIENCE, "{} does not answer: {error}", socket.display());
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// What the processes said, where that explains a failure.
     pub fn show_logs(&self) {
-        for id in 1..=NODES {
-            let log = fs::read_to_string(self.folder.join(format!("node-{id}.log")));
+        for name in &self.names {
+            let log = fs::read_to_string(self.folder.join(format!("{name}.log")));
             let log = log.unwrap_or_default();
             let tail: Vec<&str> = log.lines().rev().take(15).collect();
-            println!("-- node {id}, last lines");
+            println!("-- {name}, last lines");
             tail.iter().rev().for_each(|line| println!("{line}"));
         }
     }

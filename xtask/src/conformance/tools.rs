@@ -1,15 +1,18 @@
-//! Programs of others that the suites need, from the packages of the system.
+//! Programs of others that the suites need, from the packages of the system or by the proxy of Go.
 use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell;
+
+/// Downloading and building take nearly all of it, the first time.
+pub const GO_SECONDS: u64 = 300;
 
 /// A program and the Debian package that has it.
 pub type Tool = (&'static str, &'static str);
 
-fn find(program: &str) -> Option<PathBuf> {
+pub fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = env::split_paths(&path).collect();
     folders.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
@@ -43,4 +46,17 @@ pub fn install(tools: &[Tool], log: &str) -> Result<()> {
         [] => Ok(()),
         left => bail!("these packages could not be installed: {}", left.join(" ")),
     }
+}
+
+/// Builds a program of this version, once, and tells where it is.
+pub fn install_go(module: &str, version: &str, log: &str) -> Result<PathBuf> {
+    let name = module.rsplit('/').next().unwrap_or(module);
+    let folder = shell::target().join(format!("conformance/tools/{name}-{version}"));
+    let program = folder.join(name);
+    if !program.is_file() {
+        let install = format!("{GO_SECONDS} go install -buildvcs=false {module}@{version}");
+        let install = shell::program("timeout", &install).env("GOBIN", folder.display());
+        ensure!(install.run(log)?.exited_well, "{module} could not be installed");
+    }
+    program.is_file().then_some(program).with_context(|| format!("{module} has no {name}"))
 }

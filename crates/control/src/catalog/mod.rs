@@ -13,5 +13,11 @@ mod service;
 mod watch;
 mod writer;
 
+/// Whether an object may be called so.
+pub fn is_name(text: &str) -> bool {
+    check::name("name", text).is_ok()
+}
+
 pub use file::{FileError, OpenError};
+pub use refusals::Refusals;
 pub use serve::{Options, ServeError, run, serve};

@@ -1,7 +1,7 @@
 //! What is done to the content of a volume that is served.
 use proto::v1;
 
-use super::{Site, StepError, reference};
+use super::{Site, StepError, faults, reference};
 
 impl Site {
     /// Grows a volume: the target first, then what the catalog says of it.
@@ -9,8 +9,12 @@ impl Site {
         let (found, mut admin) = self.holder(name).await?;
         let volume = Some(reference(&found.volume));
         admin.resize(v1::ResizeRequest { volume, size }).await?;
+        self.fault(faults::GROWTH_DONE).await;
         self.change(name, |volume| {
             volume.size = volume.size.max(size);
+            if volume.wanted_size <= volume.size {
+                volume.wanted_size = 0;
+            }
             Ok(())
         })
         .await?;

@@ -5,13 +5,14 @@
 //! steps back are the same in reverse, and the object goes last.
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use proto::v1;
 use replication::words::Grant;
 use tonic::Code;
 
 use super::create::{has_voters, has_votes, nobody, present};
 use super::replicas::PAUSE;
-use super::{Admin, Found, Site, StepError, reference};
+use super::{Admin, Found, Manner, Site, StepError, faults, reference};
 
 /// How long a replica that is a little behind may take to have the snapshot. One that is far behind
 /// costs less when its copy catches up beside it.
@@ -50,15 +51,22 @@ impl Site {
         if found.volume.deleting {
             return Err(StepError::Deleting { name: wanted.name.clone() });
         }
+        self.make_clone(&found).await
+    }
+
+    /// The mark, the replicas and the votes of a clone that is intended.
+    pub async fn make_clone(&self, found: &Found) -> Result<Found, StepError> {
+        self.fault(faults::CLONE_INTENDED).await;
         if has_votes(&found.volume) {
-            return Ok(found);
+            return Ok(found.clone());
         }
-        self.mark(&found).await?;
-        match self.make_copies(&found).await {
+        self.mark(found).await?;
+        self.fault(faults::CLONE_MARKED).await;
+        match self.make_copies(found).await {
             Ok(made) => Ok(made),
             Err(error) => Err(match self.kept(&found.volume).await {
                 Err(gone @ (StepError::NoVolume { .. } | StepError::Deleting { .. })) => {
-                    self.take_back(&found).await?;
+                    self.take_back(found).await?;
                     gone
                 }
                 Ok(_) | Err(_) => error,
@@ -69,11 +77,10 @@ impl Site {
     /// Its mark is there: from now on somebody has to take it away.
     async fn make_copies(&self, clone: &Found) -> Result<Found, StepError> {
         let found = self.kept(&clone.volume).await?;
-        let mut made = Vec::new();
         let until = Instant::now() + BEHIND;
-        for place in &found.volume.places {
-            made.push(self.make_copy(&found, place, until).await?);
-        }
+        let places = found.volume.places.iter();
+        let made = try_join_all(places.map(|place| self.make_copy(&found, place, until))).await?;
+        self.fault(faults::COPY_MADE).await;
         self.give_votes(&found, &made).await
     }
 
@@ -90,8 +97,13 @@ impl Site {
         self.unmark(clone).await
     }
 
-    /// Everything that can be wrong is looked at before anything is stored.
     async fn intend_clone(&self, wanted: &NewClone) -> Result<Found, StepError> {
+        let volume = self.plan_clone(wanted).await?;
+        self.intend(&volume).await
+    }
+
+    /// What is to be stored. Everything that can be wrong is looked at before.
+    pub async fn plan_clone(&self, wanted: &NewClone) -> Result<v1::Volume, StepError> {
         let (source, mut admin) = self.served(&wanted.source).await?;
         let snapshot = snapshot_named(&mut admin, &source, &wanted.snapshot).await?;
         let has = self.size_of(&source, &snapshot).await?;
@@ -103,8 +115,7 @@ impl Site {
         if volume.places.is_empty() {
             return Err(StepError::NoVotes { name: wanted.source.clone() });
         }
-        let taken = || StepError::VolumeExists { name: wanted.name.clone() };
-        self.swap(0, &volume).await?.ok_or_else(taken)
+        Ok(volume)
     }
 
     /// The node whose target serves the volume.
@@ -131,7 +142,7 @@ impl Site {
     }
 
     /// The size of the volume at a snapshot, as any of those knows it who have it.
-    async fn size_of(&self, source: &Found, snapshot: &v1::Snapshot) -> Result<u64, StepError> {
+    pub async fn size_of(&self, source: &Found, snapshot: &v1::Snapshot) -> Result<u64, StepError> {
         let unknown = || StepError::NoSnapshot {
             volume: source.volume.name.clone(),
             snapshot: snapshot.name.clone(),
@@ -180,13 +191,15 @@ impl Site {
                 };
                 if !all.iter().any(is_it) {
                     // Deleted since it was looked for: it will never be made.
-                    self.delete_this(&clone.volume).await?;
+                    self.delete_this(&clone.volume, Manner::ByHand).await?;
                     let (volume, snapshot) = (of.name, origin.snapshot_name);
                     return Err(StepError::NoSnapshot { volume, snapshot });
                 }
             }
             // Its source has no room for the mark: it is not made as long as that is so.
-            Code::ResourceExhausted => self.delete_this(&clone.volume).await?,
+            Code::ResourceExhausted => {
+                self.delete_this(&clone.volume, Manner::ByHand).await?;
+            }
             _ => {}
         }
         Err(status.into())
@@ -359,6 +372,9 @@ fn intended(
             snapshot_name: snapshot.name.clone(),
             at: snapshot.position,
         }),
+        attachments: Vec::new(),
+        title: String::new(),
+        wanted_size: 0,
         ..source.clone()
     }
 }

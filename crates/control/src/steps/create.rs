@@ -1,11 +1,11 @@
-//! Volumes: made, served, deleted.
+//! Volumes: made and served.
 use std::time::Duration;
 
-use proto::catalog_client::Swapped;
+use futures_util::future::try_join_all;
 use proto::v1;
 use tonic::Code;
 
-use super::{Admin, Found, Site, StepError, reference};
+use super::{Admin, Found, Site, StepError, faults, reference};
 
 /// Replicas of one volume at the most; the membership has room for one more that comes before
 /// another goes.
@@ -37,21 +37,29 @@ impl Site {
         let found = match self.volume(&wanted.name).await? {
             Some(found) if is_same(&found.volume, &volume) => found,
             Some(_) => return Err(StepError::VolumeExists { name: wanted.name.clone() }),
-            None => match self.swap(0, &volume).await? {
-                Some(found) => found,
-                None => return Err(StepError::VolumeExists { name: wanted.name.clone() }),
-            },
+            None => self.intend(&volume).await?,
         };
         if found.volume.deleting {
             return Err(StepError::Deleting { name: wanted.name.clone() });
         }
+        self.make(&found).await
+    }
+
+    /// The intent of a new volume.
+    pub async fn intend(&self, volume: &v1::Volume) -> Result<Found, StepError> {
+        let taken = || StepError::VolumeExists { name: volume.name.clone() };
+        self.swap(0, volume).await?.ok_or_else(taken)
+    }
+
+    /// The replicas of a volume that is intended, and their votes.
+    pub async fn make(&self, found: &Found) -> Result<Found, StepError> {
+        self.fault(faults::VOLUME_INTENDED).await;
         if has_votes(&found.volume) {
-            return Ok(found);
+            return Ok(found.clone());
         }
-        let mut members = Vec::new();
-        for place in &found.volume.places {
-            members.push(self.make_replica(&found, place).await?);
-        }
+        let places = found.volume.places.iter();
+        let members = try_join_all(places.map(|place| self.make_replica(found, place))).await?;
+        self.fault(faults::REPLICAS_MADE).await;
         self.change_kept(&found.volume, |volume| {
             let rf = u32::try_from(members.len()).unwrap_or(u32::MAX);
             let voters = v1::Voters { members: members.clone(), rf };
@@ -63,7 +71,9 @@ impl Site {
             }
             Ok(())
         })
-        .await
+        .await?;
+        self.fault(faults::VOTES_GIVEN).await;
+        self.kept(&found.volume).await
     }
 
     async fn intended(&self, wanted: &NewVolume) -> Result<v1::Volume, StepError> {
@@ -124,6 +134,7 @@ impl Site {
             }
             Err(status) => return Err(status.into()),
         };
+        self.fault(faults::REPLICA_MADE).await;
         Ok(v1::Member { replica: place.replica, incarnation })
     }
 
@@ -134,6 +145,7 @@ impl Site {
         let volume = Some(reference(&found.volume));
         let request = v1::StartTargetRequest { volume, take_over: true };
         self.admin(&node)?.start_target(request).await?;
+        self.fault(faults::TARGET_STARTED).await;
         // Who asks for the volume now is sent to the node that has the grant.
         self.wait(name, "the grant", GRANT_PATIENCE, |volume| {
             volume.quorum.as_ref().is_some_and(|quorum| quorum.holder == node.id)
@@ -147,89 +159,6 @@ impl Site {
         let (found, mut admin) = self.holder(name).await?;
         let request = v1::StopTargetRequest { volume: Some(reference(&found.volume)) };
         Ok(admin.stop_target(request).await?.into_inner().clean)
-    }
-
-    /// Target, votes, replicas, mark, object: in this order nothing is left that nobody knows of.
-    pub async fn delete(&self, name: &str) -> Result<(), StepError> {
-        match self.volume(name).await? {
-            Some(found) => self.delete_this(&found.volume).await,
-            None => Ok(()),
-        }
-    }
-
-    /// The same for this very volume, not for another that has its name by now.
-    pub(super) async fn delete_this(&self, volume: &v1::Volume) -> Result<(), StepError> {
-        // Whoever changes the object meanwhile may have added something.
-        while let Some(found) = self.volume(&volume.name).await?
-            && found.volume.uid == volume.uid
-        {
-            if self.delete_found(&found.volume).await? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether it is gone. Not, if its object was changed meanwhile.
-    async fn delete_found(&self, volume: &v1::Volume) -> Result<bool, StepError> {
-        self.begin_deleting(volume).await?;
-        let served = volume.quorum.as_ref().is_some_and(|quorum| quorum.holder != 0);
-        if served
-            && has_voters(volume)
-            && let Err(refused) = self.stop(&volume.name).await
-        {
-            // It can still be served elsewhere, and must be for being deleted.
-            self.mark_deleting(volume, false).await?;
-            return Err(refused);
-        }
-        let found = self
-            .change_of(volume, |volume| {
-                let quorum = volume.quorum.get_or_insert_default();
-                if let Some(membership) = &mut quorum.membership {
-                    // Nobody votes any more: whatever has a copy may wipe it.
-                    let voters = membership.voters.as_ref().map(|it| it.members.len());
-                    if voters != Some(0) {
-                        membership.version += 1;
-                        membership.voters = Some(v1::Voters::default());
-                        membership.next = None;
-                    }
-                }
-                quorum.desired.clear();
-                Ok(())
-            })
-            .await?;
-        for place in &found.volume.places {
-            self.wipe(&found, place.replica).await?;
-        }
-        self.unmark(&found).await?;
-        use proto::v1::swap_request::Change;
-        let change = Change::Delete(v1::Deletion {});
-        let swapped = self.client.swap(&super::key(&volume.name), found.version, change).await?;
-        Ok(matches!(swapped, Swapped::Done(_)))
-    }
-
-    /// Refused while it has clones. One that is begun at this moment stores its intent first and looks at
-    /// this object then, so one of both sees the other.
-    async fn begin_deleting(&self, volume: &v1::Volume) -> Result<(), StepError> {
-        if !volume.deleting {
-            self.without_clones(volume, None).await?;
-            self.mark_deleting(volume, true).await?;
-        }
-        if let Err(refused) = self.without_clones(volume, None).await {
-            self.mark_deleting(volume, false).await?;
-            return Err(refused);
-        }
-        Ok(())
-    }
-
-    async fn mark_deleting(&self, volume: &v1::Volume, deleting: bool) -> Result<(), StepError> {
-        self.change_of(volume, |volume| {
-            // Without votes there is no way back.
-            volume.deleting = deleting || !has_voters(volume);
-            Ok(())
-        })
-        .await?;
-        Ok(())
     }
 }
 

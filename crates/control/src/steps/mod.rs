@@ -1,30 +1,43 @@
-//! What an operator does with a site that has no controller: each step by hand, in the order that a
-//! crash between any two of them can be finished or undone by saying the same again.
+//! What is done to a site, step by step: by its controller, or by an operator where there is none.
+//!
+//! Steps are in an order that a crash between any two of them can be finished or undone by saying the
+//! same again. `faults` names the places between them.
 mod change;
 mod clones;
 mod create;
+mod delete;
 mod error;
+pub mod faults;
+mod nodes;
 mod replicas;
+
+use std::sync::Arc;
 
 use certs::{Identity, Name};
 use proto::catalog_client::{Client, Swapped};
 use proto::v1;
-use proto::v1::node_admin_client::NodeAdminClient;
 use proto::v1::object::Body;
 use proto::v1::swap_request::Change;
-use tonic::transport::Channel;
 
 pub use clones::NewClone;
 pub use create::NewVolume;
+pub use delete::{Left, Manner};
 pub use error::StepError;
+pub use nodes::{Admin, Says};
 
-pub type Admin = NodeAdminClient<Channel>;
+use faults::Faults;
+use nodes::Nodes;
 
 /// A site, by way of its catalog.
 pub struct Site {
     client: Client,
-    identity: Option<Identity>,
+    nodes: Nodes,
+    faults: Faults,
+    told: Told,
 }
+
+/// Told of what was swapped by way of this site.
+pub type Told = Option<Arc<dyn Fn(&v1::Object) + Send + Sync>>;
 
 /// A volume as the catalog has it.
 #[derive(Clone, Debug)]
@@ -37,16 +50,28 @@ impl Site {
     /// `catalog` is host:port.
     pub fn new(catalog: &str, identity: Option<Identity>) -> Result<Site, StepError> {
         let channel = certs::channel(catalog, &Name::catalog(), identity.as_ref())?;
-        Ok(Site { client: Client::new(channel), identity })
+        let nodes = Nodes::new(identity);
+        Ok(Site { client: Client::new(channel), nodes, faults: Faults::none(), told: None })
     }
 
-    pub async fn nodes(&self) -> Result<Vec<v1::Node>, StepError> {
-        let objects = self.client.list(v1::Kind::Node).await?;
-        let node = |object: v1::Object| match object.body {
-            Some(Body::Node(node)) => Some(node),
-            _ => None,
-        };
-        Ok(objects.into_iter().filter_map(node).collect())
+    /// The site as a controller of this generation sees it: nodes are told who asks.
+    pub fn controlled(self, generation: u64, faults: Faults, told: Told) -> Site {
+        Site { nodes: self.nodes.controlled(generation), faults, told, ..self }
+    }
+
+    fn tell(&self, object: &v1::Object) {
+        if let Some(told) = &self.told {
+            told(object);
+        }
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A place between two steps, where a test may end the process.
+    pub(crate) async fn fault(&self, point: faults::Point) {
+        self.faults.at(point).await;
     }
 
     pub async fn volumes(&self) -> Result<Vec<Found>, StepError> {
@@ -93,6 +118,7 @@ impl Site {
         let change = Change::Volume(volume.clone());
         match self.client.swap(&key(&volume.name), version, change).await? {
             Swapped::Done(object) => {
+                self.tell(&object);
                 Ok(Some(Found { version: object.version, volume: volume.clone() }))
             }
             Swapped::Conflict(_) => Ok(None),
@@ -138,29 +164,6 @@ impl Site {
             false => edit(volume),
         })
         .await
-    }
-
-    async fn node_by(
-        &self,
-        is_it: impl Fn(&v1::Node) -> bool,
-    ) -> Result<Option<v1::Node>, StepError> {
-        Ok(self.nodes().await?.into_iter().find(|node| is_it(node)))
-    }
-
-    pub async fn node_named(&self, name: &str) -> Result<v1::Node, StepError> {
-        let node = self.node_by(|node| node.name == name).await?;
-        node.ok_or_else(|| StepError::NoNode { node: name.into() })
-    }
-
-    pub async fn node_of_id(&self, id: u64) -> Result<v1::Node, StepError> {
-        let node = self.node_by(|node| node.id == id).await?;
-        node.ok_or_else(|| StepError::NoNode { node: id.to_string() })
-    }
-
-    pub fn admin(&self, node: &v1::Node) -> Result<Admin, StepError> {
-        let name = Name::node(node.id);
-        let channel = certs::channel(&node.admin_address, &name, self.identity.as_ref())?;
-        Ok(NodeAdminClient::new(channel))
     }
 
     /// The node whose target has the grant.

@@ -6,7 +6,7 @@ use proto::v1::Place;
 use tonic::Code;
 
 use super::create::{NOT_YET, deletion, present};
-use super::{Found, Site, StepError};
+use super::{Found, Site, StepError, faults};
 
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
@@ -61,6 +61,7 @@ impl Site {
                 Ok(())
             })
             .await?;
+        self.fault(faults::REPLICA_PLACED).await;
         let place = found.volume.places.iter().find(|place| place.node == at).ok_or_else(there)?;
         self.make_replica(&found, place).await
     }
@@ -108,6 +109,71 @@ impl Site {
         let found = self.kept(&found.volume).await?;
         let member = self.make_replica(&found, &place).await?;
         self.desire(&found.volume, member, None).await
+    }
+
+    /// One for another: the new one votes when it has arrived, and the old one does not from then on.
+    pub async fn begin_replacing(
+        &self,
+        of: &v1::Volume,
+        old: u64,
+        node: &str,
+        pool: &str,
+    ) -> Result<(), StepError> {
+        let member = self.place_replica(of, node, pool).await?;
+        self.desire(of, member, Some(old)).await?;
+        self.fault(faults::REPLICA_WANTED).await;
+        Ok(())
+    }
+
+    /// It loses its vote; its content goes later.
+    pub async fn unwant_replica(&self, of: &v1::Volume, replica: u64) -> Result<(), StepError> {
+        self.change_kept(of, |volume| {
+            undesired(volume, replica);
+            Ok(())
+        })
+        .await?;
+        self.fault(faults::REPLICA_UNWANTED).await;
+        Ok(())
+    }
+
+    /// One that still votes is wanted again, and its successor is not.
+    pub async fn want_instead(
+        &self,
+        of: &v1::Volume,
+        replica: u64,
+        successor: u64,
+    ) -> Result<(), StepError> {
+        self.change_kept(of, |volume| {
+            let quorum = volume.quorum.get_or_insert_default();
+            let membership = quorum.membership.clone().unwrap_or_default();
+            let voters = membership.voters.unwrap_or_default().members;
+            // A step that has begun comes to its end first.
+            if membership.next.is_none()
+                && let Some(member) = voters.iter().find(|it| it.replica == replica)
+            {
+                quorum.desired.retain(|it| it.replica != successor && it.replica != replica);
+                quorum.desired.push(*member);
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Wipes what is left in a place that has no vote, and takes the place out of the object.
+    pub async fn clear_place(&self, of: &v1::Volume, replica: u64) -> Result<(), StepError> {
+        if self.wipe_voteless(of, replica).await?.is_none() {
+            return Ok(());
+        }
+        self.fault(faults::REPLICA_WIPED).await;
+        self.change_of(of, |volume| {
+            if !votes(volume, replica) {
+                volume.places.retain(|place| place.replica != replica);
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(())
     }
 
     async fn replica_on(&self, name: &str, node: &str) -> Result<(Found, Place), StepError> {

@@ -318,6 +318,13 @@ impl Conn {
         }
     }
 
+    pub fn expel(&mut self, env: &mut Env<'_>) -> CloseReason {
+        match &self.phase {
+            Phase::Login(_) => self.refuse_waiting(env, LoginError::Target(OpenError::Denied)),
+            Phase::Full(_) => CloseReason::Expelled,
+        }
+    }
+
     pub fn tick(&mut self, env: &mut Env<'_>) -> Result<Flow, CloseReason> {
         if !self.wants_bytes() {
             // Whoever is kept waiting cannot be heard.

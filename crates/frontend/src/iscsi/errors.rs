@@ -20,6 +20,8 @@ pub enum CloseReason {
     Drained,
     #[error("the target was reset")]
     ColdReset,
+    #[error("the initiator may not use the volume any more, or not as before")]
+    Expelled,
 }
 
 /// What an initiator must not do once it is logged in. At this level of error recovery the
@@ -184,7 +186,7 @@ impl LoginError {
             LoginError::Draining => [3, 0x01],
             LoginError::TooManySessions => [3, 0x02],
             LoginError::Target(error) => match error {
-                OpenError::Denied | OpenError::OlderConnection => [2, 0x02],
+                OpenError::Denied | OpenError::Unnamed | OpenError::OlderConnection => [2, 0x02],
                 OpenError::Unknown => [2, 0x03],
                 // Gone for good: what comes back is another stage.
                 OpenError::UnflushedWritesLost => [2, 0x04],

@@ -90,6 +90,9 @@ pub enum Event<'a> {
     Managed { nexus: NexusId, id: ManageId, result: Managed },
     /// Sessions of a target have to end: they are asked to log out, and closed after a while.
     Drain { iqn: String },
+    /// A session has to end now: its initiator may not use the target any more, or not as before. It is
+    /// over with the `Ended` that follows, also if its login is not answered yet.
+    Expel { nexus: NexusId },
     /// Time went by. Once a second is often enough.
     Tick,
 }

@@ -90,6 +90,7 @@ impl Portal {
                 conn.with_session(env, |session, cx, _| session.managed(cx, id, result))
             }),
             Event::Drain { iqn } => self.on_all(lent, |conn, env| conn.drain(env, &iqn)),
+            Event::Expel { nexus } => self.on_nexus(lent, nexus, |conn, env| Err(conn.expel(env))),
             Event::Tick => self.on_all(lent, Conn::tick),
         }
     }

@@ -127,9 +127,10 @@ impl From<OpenError> for OptionRefusal {
         let kind = match &error {
             // The protocol's "not available" covers both; there is no "not yet".
             OpenError::Unknown | OpenError::NotReady { .. } => option_reply::ERR_UNKNOWN,
-            OpenError::Denied | OpenError::UnflushedWritesLost | OpenError::OlderConnection => {
-                option_reply::ERR_POLICY
-            }
+            OpenError::Denied
+            | OpenError::Unnamed
+            | OpenError::UnflushedWritesLost
+            | OpenError::OlderConnection => option_reply::ERR_POLICY,
         };
         OptionRefusal::new(kind, error.to_string())
     }
@@ -166,6 +167,7 @@ mod tests {
             (OpenError::Unknown, option_reply::ERR_UNKNOWN),
             (OpenError::NotReady { reason: "no quorum".into() }, option_reply::ERR_UNKNOWN),
             (OpenError::Denied, option_reply::ERR_POLICY),
+            (OpenError::Unnamed, option_reply::ERR_POLICY),
             (OpenError::UnflushedWritesLost, option_reply::ERR_POLICY),
             (OpenError::OlderConnection, option_reply::ERR_POLICY),
         ];

@@ -6,7 +6,7 @@ use block::{Buf, ByteLen, ByteOffset, Data, LOGICAL_SECTOR};
 
 use crate::ask::{Answer, Ask, AskError, AskId, Buffers, Extent};
 use crate::export::Export;
-use crate::scsi::words::{Attribute, Command, InitiatorPort, Management, NexusId, TaskId};
+use crate::scsi::words::{Attribute, Command, InitiatorPort, Management, NexusId, Rights, TaskId};
 use crate::scsi::{Event, Identity, Output, Unit};
 
 const SIZE: u64 = 1 << 20;
@@ -89,7 +89,9 @@ impl Driver {
             0 => {
                 let isid = [detail & 1; 6];
                 let name = format!("iqn.2024-01.org.example:{}", nexus.0);
-                self.step(Event::NexusUp { nexus, port: InitiatorPort { name, isid } });
+                let rights = if detail & 2 == 0 { Rights::Write } else { Rights::Read };
+                let port = InitiatorPort { name, isid };
+                self.step(Event::NexusUp { nexus, port, rights });
             }
             1 => {
                 self.open.retain(|(of, _)| *of != nexus);

@@ -2,6 +2,7 @@
 use crate::ask::Ask;
 use crate::scsi::cdb::{Check, Control, Medium, Op, Query, Report};
 use crate::scsi::copy::{self, Copied, Copy};
+use crate::scsi::disk::Disk;
 use crate::scsi::jobs::Job;
 use crate::scsi::opcodes::{Access, Row};
 use crate::scsi::order::{Asker, Begun, Order, Outcome};
@@ -9,7 +10,7 @@ use crate::scsi::reservations::{self, Request, Standing};
 use crate::scsi::same::Same;
 use crate::scsi::sense::{Code, During, Key, Refusal, Sense};
 use crate::scsi::unit::Unit;
-use crate::scsi::words::{Command, NexusId, Status};
+use crate::scsi::words::{Command, NexusId, Rights, Status};
 use crate::scsi::{
     capacity, compare, inquiry, mode, opcodes, or_write, provisioning, rw, same, unmap, verify, vpd,
 };
@@ -39,7 +40,7 @@ impl Unit {
         let (row, op) = order.decoded?;
         self.check_reservations(nexus, standing, row, &order.command)?;
         let op = op?;
-        self.check_protection(row, &op)?;
+        self.check_protection(nexus, row, &op)?;
         Ok((row, op))
     }
 
@@ -63,11 +64,18 @@ impl Unit {
         }
     }
 
-    fn check_protection(&self, row: &Row, op: &Op) -> Result<(), Sense> {
+    /// As one nexus sees it.
+    fn disk_of(&self, nexus: NexusId) -> Disk {
+        let known = self.nexuses.get(&nexus);
+        let read_only = known.is_some_and(|known| known.rights == Rights::Read);
+        Disk { read_only: self.disk.read_only || read_only, ..self.disk }
+    }
+
+    fn check_protection(&self, nexus: NexusId, row: &Row, op: &Op) -> Result<(), Sense> {
         if row.access != Access::Writes || !matches!(op, Op::Medium(_)) {
             return Ok(());
         }
-        let code = if self.disk.read_only {
+        let code = if self.disk_of(nexus).read_only {
             Code::WRITE_PROTECTED
         } else if self.mode.write_protected {
             Code::SOFTWARE_WRITE_PROTECTED
@@ -135,7 +143,7 @@ impl Unit {
             Query::Luns { select } => inquiry::luns(select)?,
             Query::Capacity10 => capacity::short(disk),
             Query::Capacity16 => capacity::long(disk),
-            Query::Mode(query) => mode::sense(&self.mode, disk, &query)?,
+            Query::Mode(query) => mode::sense(&self.mode, &self.disk_of(nexus), &query)?,
             Query::Reservations(query) => reservations::report(&self.reservations, query),
             Query::Opcodes(query) => opcodes::report(&query)?,
             Query::Functions { extended } => inquiry::functions(extended),

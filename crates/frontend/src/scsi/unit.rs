@@ -18,13 +18,14 @@ use crate::scsi::reservations::{self, BadReservations, Change, Reservations, Sta
 use crate::scsi::sense::{Code, During, Refusal, Sense};
 use crate::scsi::tasks::{Arrival, Slot, Stage, Tasks};
 use crate::scsi::words::{
-    Attribute, Command, InitiatorPort, Managed, Management, NexusId, Response, Status, TaskId,
+    Attribute, Command, InitiatorPort, Managed, Management, NexusId, Response, Rights, Status,
+    TaskId,
 };
 use crate::scsi::{elsewhere, opcodes};
 
 #[derive(Debug)]
 pub enum Event {
-    NexusUp { nexus: NexusId, port: InitiatorPort },
+    NexusUp { nexus: NexusId, port: InitiatorPort, rights: Rights },
     NexusLost { nexus: NexusId },
     Command { nexus: NexusId, task: TaskId, command: Command },
     Manage { nexus: NexusId, id: u64, lun: u64, function: Management },
@@ -41,6 +42,7 @@ pub enum Output {
 
 pub(super) struct Nexus {
     pub(super) port: InitiatorPort,
+    pub(super) rights: Rights,
     pub(super) attentions: Attentions,
     pub(super) standing: Standing,
     /// The last copy whose outcome is kept.
@@ -91,7 +93,7 @@ impl Unit {
 
     pub fn step(&mut self, event: Event, buffers: &mut dyn Buffers, out: &mut Vec<Output>) {
         match event {
-            Event::NexusUp { nexus, port } => self.nexus_up(nexus, port),
+            Event::NexusUp { nexus, port, rights } => self.nexus_up(nexus, port, rights),
             Event::NexusLost { nexus } => self.nexus_lost(nexus, out),
             Event::Command { nexus, task, command } => {
                 self.command(nexus, task, command, buffers, out);
@@ -116,11 +118,11 @@ impl Unit {
         self.tasks.is_idle()
     }
 
-    fn nexus_up(&mut self, nexus: NexusId, port: InitiatorPort) {
+    fn nexus_up(&mut self, nexus: NexusId, port: InitiatorPort, rights: Rights) {
         let standing = self.reservations.standing(&port);
         let mut attentions = Attentions::default();
         attentions.add(Attention::PowerOn);
-        self.nexuses.insert(nexus, Nexus { port, attentions, standing, copied: None });
+        self.nexuses.insert(nexus, Nexus { port, rights, attentions, standing, copied: None });
     }
 
     fn nexus_lost(&mut self, nexus: NexusId, out: &mut Vec<Output>) {

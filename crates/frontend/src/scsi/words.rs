@@ -18,6 +18,15 @@ pub struct InitiatorPort {
     pub isid: [u8; 6],
 }
 
+/// What a nexus may do with the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rights {
+    #[default]
+    Write,
+    /// To this nexus the disk is write-protected.
+    Read,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
     Untagged,

@@ -1,9 +1,11 @@
 //! The admin interface of a node: calls become orders to the shard.
 //!
 //! `replicas.rs`, `targets.rs`, `snapshots.rs`, `extents.rs`, `holds.rs` and `pools.rs` are the calls by
-//! their subject, `statuses.rs` is what the shard shows as messages, `errors.rs` the one place that maps refusals to statuses.
+//! their subject, `statuses.rs` is what the shard shows as messages, `errors.rs` the one place that maps refusals to statuses, `fence.rs`
+//! keeps off controllers that were replaced.
 mod errors;
 mod extents;
+mod fence;
 mod holds;
 mod pools;
 mod replicas;
@@ -26,6 +28,7 @@ use crate::random;
 use crate::shard::{Order, Refusal, Sender, ShardStatus};
 
 pub use errors::status_of;
+pub use fence::{Fence, Generation};
 pub use statuses::membership;
 
 /// Answers the calls of one node.
@@ -37,11 +40,12 @@ pub struct Admin {
     since: Moment,
     shard: Sender,
     books: Arc<Books>,
+    fence: Arc<Fence>,
 }
 
 impl Admin {
-    pub fn new(node: NodeId, shard: Sender, books: Arc<Books>) -> Admin {
-        Admin { node, boot: random::number(), since: clock::now(), shard, books }
+    pub fn new(node: NodeId, shard: Sender, books: Arc<Books>, fence: Arc<Fence>) -> Admin {
+        Admin { node, boot: random::number(), since: clock::now(), shard, books, fence }
     }
 
     /// Sends an order that has one answer.

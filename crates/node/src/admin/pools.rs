@@ -20,7 +20,8 @@ impl Admin {
             .ok_or_else(|| Status::not_found(format!("there is no pool `{name}` on this node")))
     }
 
-    pub(super) async fn beat(&self, _: v1::BeatRequest) -> Result<v1::BeatResponse, Status> {
+    pub(super) async fn beat(&self, request: v1::BeatRequest) -> Result<v1::BeatResponse, Status> {
+        self.heard(&request)?;
         let pulse = self.pulse().await?;
         Ok(v1::BeatResponse {
             node: self.node.0,

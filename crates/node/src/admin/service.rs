@@ -1,4 +1,5 @@
-//! The generated service: each call is one line, the work is in the modules beside.
+//! The generated service: each call is one line, the work is in the modules beside. Whatever changes something
+//! passes the fence first.
 use proto::v1;
 use proto::v1::node_admin_server::NodeAdmin;
 use replication::client::Command;
@@ -17,14 +18,15 @@ impl NodeAdmin for Admin {
         &self,
         request: Request<v1::CreateReplicaRequest>,
     ) -> Answered<v1::CreateReplicaResponse> {
-        Admin::create_replica(self, request.into_inner()).await.map(Response::new)
+        Admin::create_replica(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn delete_replica(
         &self,
         request: Request<v1::DeleteReplicaRequest>,
     ) -> Answered<v1::DeleteReplicaResponse> {
-        Admin::delete_replica(self, request.into_inner()).await.map(Response::new)
+        let request = self.fenced_anew(request).await?;
+        Admin::delete_replica(self, request).await.map(Response::new)
     }
 
     async fn list_replicas(
@@ -50,14 +52,18 @@ impl NodeAdmin for Admin {
         &self,
         request: Request<v1::StartTargetRequest>,
     ) -> Answered<v1::StartTargetResponse> {
-        Admin::start_target(self, request.into_inner()).await.map(Response::new)
+        let request = match request.get_ref().take_over {
+            true => self.fenced_anew(request).await?,
+            false => self.fenced(request)?,
+        };
+        Admin::start_target(self, request).await.map(Response::new)
     }
 
     async fn stop_target(
         &self,
         request: Request<v1::StopTargetRequest>,
     ) -> Answered<v1::StopTargetResponse> {
-        Admin::stop_target(self, request.into_inner()).await.map(Response::new)
+        Admin::stop_target(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn list_targets(
@@ -79,14 +85,14 @@ impl NodeAdmin for Admin {
         &self,
         request: Request<v1::CreateSnapshotRequest>,
     ) -> Answered<v1::Snapshot> {
-        Admin::create_snapshot(self, request.into_inner()).await.map(Response::new)
+        Admin::create_snapshot(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn delete_snapshot(
         &self,
         request: Request<v1::DeleteSnapshotRequest>,
     ) -> Answered<v1::Done> {
-        Admin::delete_snapshot(self, request.into_inner()).await.map(Response::new)
+        Admin::delete_snapshot(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn list_snapshots(
@@ -97,54 +103,54 @@ impl NodeAdmin for Admin {
     }
 
     async fn rollback(&self, request: Request<v1::RollbackRequest>) -> Answered<v1::Done> {
-        Admin::rollback(self, request.into_inner()).await.map(Response::new)
+        Admin::rollback(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn resize(&self, request: Request<v1::ResizeRequest>) -> Answered<v1::Done> {
-        Admin::resize(self, request.into_inner()).await.map(Response::new)
+        Admin::resize(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn mark_clone(&self, request: Request<v1::MarkCloneRequest>) -> Answered<v1::Done> {
-        Admin::mark_clone(self, request.into_inner()).await.map(Response::new)
+        Admin::mark_clone(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn unmark_clone(&self, request: Request<v1::UnmarkCloneRequest>) -> Answered<v1::Done> {
-        Admin::unmark_clone(self, request.into_inner()).await.map(Response::new)
+        Admin::unmark_clone(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn new_stage(
         &self,
         request: Request<v1::NewStageRequest>,
     ) -> Answered<v1::NewStageResponse> {
-        Admin::new_stage(self, request.into_inner()).await.map(Response::new)
+        Admin::new_stage(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn take_note(&self, request: Request<v1::TakeNoteRequest>) -> Answered<v1::Done> {
-        let volume = self.volume(request.into_inner().volume).await?;
+        let volume = self.volume(self.fenced(request)?.volume).await?;
         self.done(volume, Command::TakeNote).await.map(Response::new)
     }
 
     async fn hold(&self, request: Request<v1::HoldRequest>) -> Answered<v1::HoldResponse> {
-        Admin::hold(self, request.into_inner()).await.map(Response::new)
+        Admin::hold(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn cut(&self, request: Request<v1::CutRequest>) -> Answered<CutStream> {
-        Admin::cut(self, request.into_inner()).await.map(Response::new)
+        Admin::cut(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn release(&self, request: Request<v1::ReleaseRequest>) -> Answered<v1::ReleaseResponse> {
-        Admin::release(self, request.into_inner()).await.map(Response::new)
+        Admin::release(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn choose(&self, request: Request<v1::ChooseRequest>) -> Answered<v1::Done> {
-        Admin::choose(self, request.into_inner()).await.map(Response::new)
+        Admin::choose(self, self.fenced(request)?).await.map(Response::new)
     }
 
     async fn confirm_catalog(
         &self,
         request: Request<v1::ConfirmCatalogRequest>,
     ) -> Answered<v1::Done> {
-        let volume = self.volume(request.into_inner().volume).await?;
+        let volume = self.volume(self.fenced(request)?.volume).await?;
         self.done(volume, Command::ConfirmCatalog).await.map(Response::new)
     }
 

@@ -1,5 +1,8 @@
 //! Objects of the catalog as the machines know them, and back.
+use std::collections::BTreeMap;
+
 use block::ByteLen;
+use frontend::scsi::words::Rights;
 use proto::v1;
 use proto::v1::object::Body;
 use replication::catalog::{Role, VolumeObject};
@@ -9,7 +12,7 @@ use replication::words::{CatalogVersion, Grant, Incarnation, NodeId, ReplicaId, 
 use thiserror::Error;
 
 use super::Known;
-use crate::records::{Access, Chap, VolumeRecord};
+use crate::records::{Access, Chap, Logins, VolumeRecord};
 
 /// What a swap is to bring: against which version and grant, and what.
 pub type Wanted = (CatalogVersion, Grant, VolumeObject);
@@ -75,7 +78,25 @@ fn access(volume: &v1::Volume) -> Access {
         mutual: (!chap.mutual_user.is_empty())
             .then(|| (chap.mutual_user.clone(), chap.mutual_secret.clone())),
     });
-    Access { chap, initiators: volume.allowed_initiators.clone() }
+    Access { chap, logins: logins(volume) }
+}
+
+fn logins(volume: &v1::Volume) -> Logins {
+    if !volume.attached_only {
+        return match volume.allowed_initiators.is_empty() {
+            true => Logins::Everybody,
+            false => Logins::Named(volume.allowed_initiators.iter().cloned().collect()),
+        };
+    }
+    let mut attached = BTreeMap::new();
+    // Without a name it is a machine that does not come by iSCSI.
+    for it in volume.attachments.iter().filter(|it| !it.initiator.is_empty()) {
+        let rights = attached.entry(it.initiator.clone()).or_insert(Rights::Read);
+        if !it.read_only {
+            *rights = Rights::Write;
+        }
+    }
+    Logins::Attached(attached)
 }
 
 fn member(member: &v1::Member) -> Member {
@@ -166,5 +187,35 @@ mod tests {
         assert_eq!(error.what, "it has no quorum");
         let without = v1::Object { body: None, ..stored(None) };
         assert_eq!(known(&without).unwrap_err().what, "it is no volume");
+    }
+
+    /// Protects from a volume for attached machines that everybody can use.
+    #[test]
+    fn attachments_count_alone_when_they_count() {
+        let attachment = |initiator: &str, read_only| v1::Attachment {
+            host: "host".into(),
+            initiator: initiator.into(),
+            read_only,
+            since_ms: 0,
+        };
+        let mut volume = v1::Volume {
+            allowed_initiators: vec!["iqn.operator".into()],
+            attachments: vec![
+                attachment("iqn.a", true),
+                attachment("iqn.b", false),
+                attachment("iqn.a", false),
+                attachment("iqn.c", true),
+                attachment("", false),
+            ],
+            ..v1::Volume::default()
+        };
+        assert_eq!(logins(&volume), Logins::Named(["iqn.operator".into()].into()));
+        volume.attached_only = true;
+        let rights = [("iqn.a", Rights::Write), ("iqn.b", Rights::Write), ("iqn.c", Rights::Read)];
+        let rights = rights.map(|(name, rights)| (name.to_owned(), rights));
+        assert_eq!(logins(&volume), Logins::Attached(rights.into()));
+        volume.attachments.clear();
+        assert_eq!(logins(&volume), Logins::Attached(BTreeMap::new()));
+        assert_eq!(logins(&v1::Volume::default()), Logins::Everybody);
     }
 }

@@ -8,6 +8,7 @@ use proto::v1::object::Body;
 use tracing::{info, warn};
 
 use super::Books;
+use crate::admin::{Fence, Generation};
 use crate::shard::{Order, Sender};
 
 /// Names that were told since everything began anew: whatever is not among them is gone.
@@ -18,7 +19,7 @@ struct Told {
 }
 
 /// Never ends by itself.
-pub async fn follow(books: Arc<Books>, shard: Sender) {
+pub async fn follow(books: Arc<Books>, fence: Arc<Fence>, shard: Sender) {
     let mut watch = books.client().watch(v1::Kind::Unspecified, None);
     let mut told: Option<Told> = None;
     loop {
@@ -36,6 +37,9 @@ pub async fn follow(books: Arc<Books>, shard: Sender) {
                         | v1::Kind::Token
                         | v1::Kind::Unspecified => false,
                     };
+                }
+                if let Some(Body::Controller(controller)) = &object.body {
+                    fence.learn(Generation(controller.generation));
                 }
                 books.take(&object, &shard);
             }
@@ -75,7 +79,7 @@ impl Books {
                 self.copy().nodes.remove(&key.name);
                 shard.send(Order::Nodes(self.nodes()));
             }
-            // They are for controllers, and for people.
+            // They are for controllers, and for people; or were looked at before.
             (
                 Some(
                     Body::Snapshot(_)

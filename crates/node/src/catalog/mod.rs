@@ -16,6 +16,7 @@ use replication::words::{Boot, NodeId, ReplicaId, VolumeUid};
 use tokio::sync::watch;
 use tonic::Status;
 
+use crate::admin::Generation;
 use crate::process::{Memory, MemoryError};
 use crate::records::{NodeBook, VolumeRecord};
 
@@ -131,6 +132,18 @@ impl Books {
         Ok(known)
     }
 
+    /// Who controls the site, as the catalog has it now; `None`: nobody ever did.
+    pub async fn controller(&self) -> Result<Option<Generation>, Status> {
+        let object = self.client.get(&controller_key()).await;
+        let object = object.map_err(|error| {
+            Status::unavailable(format!("it is not known who controls the site: {error}"))
+        })?;
+        Ok(match object.and_then(|object| object.body) {
+            Some(Body::Controller(controller)) => Some(Generation(controller.generation)),
+            _ => None,
+        })
+    }
+
     pub fn place_of(&self, volume: VolumeUid, node: NodeId) -> Option<ReplicaId> {
         let copy = self.copy();
         let known = copy.volumes.values().find(|known| known.record.uid == volume)?;
@@ -229,6 +242,10 @@ impl Books {
 
 pub fn volume_key(name: &str) -> v1::Key {
     v1::Key { kind: v1::Kind::Volume.into(), name: name.into() }
+}
+
+fn controller_key() -> v1::Key {
+    v1::Key { kind: v1::Kind::Controller.into(), name: "controller".into() }
 }
 
 pub fn node_key(name: &str) -> v1::Key {

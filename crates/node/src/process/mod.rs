@@ -4,6 +4,7 @@ mod data;
 mod failures;
 mod memory;
 mod register;
+mod topology;
 
 use std::future::Future;
 use std::io;
@@ -25,7 +26,7 @@ use tokio::sync::mpsc;
 use tonic::transport::Server;
 use tracing::{error, info, warn};
 
-use crate::admin::Admin;
+use crate::admin::{Admin, Fence};
 use crate::catalog::{Books, follow};
 use crate::clock;
 use crate::complaints::Complaints;
@@ -35,6 +36,7 @@ use failures::Failures;
 
 pub use data::{DataError, PoolOption};
 pub use memory::{Memory, MemoryError};
+pub use topology::{OWN_KEY, TopologyError, TopologyPair, topology};
 
 /// How long a node that starts waits for the catalog before it goes on with what it remembers.
 const CATALOG_PATIENCE: Duration = Duration::from_secs(2);
@@ -59,6 +61,8 @@ pub struct Options {
     pub catalog: String,
     /// The folder of a certificate. Without it only this machine can be served.
     pub tls: Option<PathBuf>,
+    /// Where it is, beside its own name.
+    pub topology: Vec<TopologyPair>,
 }
 
 /// Where a node that runs can be reached.
@@ -87,6 +91,8 @@ pub enum ServeError {
          with `pollux certs issue node-{id}`"
     )]
     OtherName { found: Name, id: NodeId },
+    #[error("the topology of the node: {0}")]
+    Topology(#[from] TopologyError),
     #[error(transparent)]
     Connect(#[from] certs::ConnectError),
     #[error(transparent)]
@@ -107,6 +113,7 @@ pub async fn serve(
     ready: impl FnOnce(Addresses) -> io::Result<()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    let place = topology(&options.name, &options.topology)?;
     let identity = options.tls.as_deref().map(Identity::load).transpose()?;
     check_identity(&options, identity.as_ref())?;
     raise_descriptors();
@@ -127,10 +134,12 @@ pub async fn serve(
 
     let channel = certs::channel(&options.catalog, &Name::catalog(), identity.as_ref())?;
     let books = Arc::new(Books::new(Client::new(channel), options.id, Arc::clone(&memory)));
-    tokio::spawn(follow(Arc::clone(&books), shard.clone()));
+    let fence = Arc::new(Fence::default());
+    tokio::spawn(follow(Arc::clone(&books), Arc::clone(&fence), shard.clone()));
     tokio::spawn(take_reports(Arc::clone(&books), failures, shard.clone(), reports));
     // Whoever reads that this node is ready finds it in the catalog too, unless that is away.
-    let registering = register::register(Arc::clone(&books), options.clone(), addresses);
+    let node = register::node(&options, addresses, place);
+    let registering = register::register(Arc::clone(&books), node);
     let mut registering = tokio::spawn(registering);
     let registered = tokio::time::timeout(CATALOG_PATIENCE, &mut registering).await;
     if registered.is_err() {
@@ -138,7 +147,7 @@ pub async fn serve(
     }
     tokio::spawn(resume(Arc::clone(&books), shard.clone(), options.id));
 
-    let service = NodeAdminServer::new(Admin::new(options.id, shard.clone(), books));
+    let service = NodeAdminServer::new(Admin::new(options.id, shard.clone(), books, fence));
     let server = Server::builder()
         .http2_keepalive_interval(Some(ALIVE_WITHIN))
         .http2_keepalive_timeout(Some(ALIVE_WITHIN))

@@ -1,4 +1,5 @@
 //! Tells the catalog where this node is.
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +15,23 @@ use crate::catalog::{Books, node_key};
 
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Tries until the catalog has it.
-pub async fn register(books: Arc<Books>, options: Options, at: Addresses) {
+/// What a node says of itself.
+pub fn node(options: &Options, at: Addresses, topology: BTreeMap<String, String>) -> v1::Node {
     let text = |address: Option<SocketAddr>| address.map(|at| at.to_string()).unwrap_or_default();
-    let node = v1::Node {
+    v1::Node {
         id: options.id.0,
         name: options.name.clone(),
         peer_address: at.peers.to_string(),
         admin_address: at.admin.to_string(),
         iscsi_address: text(at.iscsi),
         nbd_address: text(at.nbd),
-        ..v1::Node::default()
-    };
+        topology,
+        cordoned: false,
+    }
+}
+
+/// Tries until the catalog has it.
+pub async fn register(books: Arc<Books>, node: v1::Node) {
     loop {
         match tell(&books, &node).await {
             Ok(true) => return info!("the catalog knows where this node is"),

@@ -10,13 +10,13 @@ use frontend::iscsi::{
     Access, Chap, ConnNo, Event, Found, Limits, ManageId, Output, Portal, Secret, SessionNo,
     TargetRecord,
 };
-use frontend::scsi::words::{Command, InitiatorPort, NexusId, Response, Status};
+use frontend::scsi::words::{Command, InitiatorPort, NexusId, Response, Rights, Status};
 use frontend::scsi::{Event as UnitEvent, Identity, Output as UnitOutput, Unit};
 use replication::client::{Answer, ConnectionId, IoError, Login, LoginError, RequestId};
 use replication::state::RESERVATIONS_MAX;
 use replication::target::Event as TargetEvent;
 use replication::words::{ClientId, ConnectionNumber, StageNumber};
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::Shard;
 use super::asks::{Asker, Splitter, open_error};
@@ -28,7 +28,6 @@ use super::targets::User;
 use super::volumes::VolumeNo;
 use crate::net::socket::Socket;
 use crate::random;
-use crate::records;
 
 /// What stands before the name of a volume.
 pub const IQN: &str = "iqn.2026-11.io.pollux:";
@@ -187,17 +186,9 @@ impl Shard {
 
     fn find_iscsi(&mut self, name: &str, initiator: &str) -> Result<Found, OpenError> {
         let (Some(volume), _) = self.volume_of_iqn(name) else { return Err(OpenError::Unknown) };
+        self.admit_initiator(volume, initiator)?;
         let target = self.volumes.get(volume).target.as_ref().ok_or(OpenError::Unknown)?;
-        let records::Access { chap, initiators } = &target.record.access;
-        if !initiators.is_empty() && !initiators.iter().any(|known| known == initiator) {
-            let what = format!("{} {initiator}", target.record.name);
-            if let Some(before) = self.complaints.due("not allowed", &what, self.now) {
-                let volume = &target.record.name;
-                warn!(volume, initiator, before, "an initiator is not allowed");
-            }
-            return Err(OpenError::Denied);
-        }
-        let chap = chap.as_ref().map(|chap| Chap {
+        let chap = target.record.access.chap.as_ref().map(|chap| Chap {
             user: chap.user.clone(),
             secret: Secret::new(chap.secret.as_bytes()),
             mutual: chap
@@ -219,9 +210,18 @@ impl Shard {
         if let Some(older) = replaces {
             self.nexus_ended(older);
         }
-        let (Some(volume), stage) = self.volume_of_iqn(target) else {
-            let result = Err(OpenError::Unknown);
-            return self.step_portal(Event::LoggedIn { session, result });
+        let (found, stage) = self.volume_of_iqn(target);
+        let found = found.ok_or(OpenError::Unknown);
+        // Once more: what the volume's record says may have changed since the login began.
+        let admitted = found.and_then(|volume| {
+            self.admit_initiator(volume, &port.name).map(|rights| (volume, rights))
+        });
+        let (volume, rights) = match admitted {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                let result = Err(error);
+                return self.step_portal(Event::LoggedIn { session, result });
+            }
         };
         let connection = ConnectionId(self.numbers.next());
         let login = Login {
@@ -242,6 +242,7 @@ impl Shard {
             initiator: port.name.clone(),
             address: String::new(),
             login,
+            rights,
             since,
             is_in: false,
             under_way: 0,
@@ -259,14 +260,17 @@ impl Shard {
         result: Result<(), LoginError>,
     ) {
         let Some(known) = self.iscsi.nexuses.get(&nexus) else { return };
-        let (session, port) = (known.session, known.port.clone());
+        let (session, port, connection) = (known.session, known.port.clone(), known.connection);
         let result = match result {
             Ok(()) => self.ensure_unit(volume),
             Err(error) => Err(open_error(&error)),
         };
         match &result {
             Ok(()) => {
-                self.tell_unit(nexus, UnitEvent::NexusUp { nexus, port });
+                let users = self.volumes.target(volume).map(|target| &target.users);
+                let user = users.and_then(|users| users.get(&connection));
+                let rights = user.map_or(Rights::Read, |user| user.rights);
+                self.tell_unit(nexus, UnitEvent::NexusUp { nexus, port, rights });
             }
             Err(_) => {
                 self.iscsi.nexuses.remove(&nexus);

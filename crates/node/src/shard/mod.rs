@@ -10,6 +10,7 @@
 //! The way of a write: `read_lines` (lines.rs) takes it off a socket, `nbd.rs` or `iscsi.rs` turns it
 //! into a request, the target's machine (`targets.rs`) sends entries to replicas here (`replicas.rs`)
 //! and elsewhere (`peers.rs`), pools answer, and the reply goes back the same way.
+mod access;
 mod asks;
 mod boot;
 mod doors;

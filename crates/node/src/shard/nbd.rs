@@ -144,6 +144,13 @@ impl Shard {
             self.complain(at, Whom::Client, &reason);
             return nbd.machine.opened(Err(OpenError::Unknown), &mut nbd.out);
         };
+        let rights = match self.admit_client(volume, at) {
+            Ok(rights) => rights,
+            Err(denied) => {
+                self.complain(at, Whom::Client, &format!("volume {name:?}: {denied}"));
+                return nbd.machine.opened(Err(denied), &mut nbd.out);
+            }
+        };
         if !for_use {
             let export = self.export_of(volume).ok_or(OpenError::Unknown);
             return nbd.machine.opened(export, &mut nbd.out);
@@ -171,6 +178,7 @@ impl Shard {
             initiator: String::new(),
             address,
             login,
+            rights,
             since,
             is_in: false,
             under_way: 0,

@@ -2,6 +2,7 @@
 use std::collections::HashMap;
 
 use block::ByteLen;
+use frontend::scsi::words::Rights;
 use replication::catalog::CatalogAnswer;
 use replication::client::{ConnectionId, Login, RequestId};
 use replication::message::{ForReplica, ForTarget, encode_to_replica};
@@ -35,6 +36,7 @@ pub struct User {
     pub initiator: String,
     pub address: String,
     pub login: Login,
+    pub rights: Rights,
     pub since: Moment,
     pub is_in: bool,
     pub under_way: usize,
@@ -296,6 +298,7 @@ impl Shard {
         let Some(target) = self.volumes.target(number) else { return };
         let answer = CatalogAnswer::Object(Box::new(record.object.clone()));
         target.record = record;
+        self.judge_users(number);
         self.tell_target(number, Event::Catalog(answer));
     }
 }

@@ -6,12 +6,15 @@ use clap::{Args, Subcommand};
 
 use super::direct::CatalogArgs;
 use crate::commands::serve_catalog::ServeCatalog;
+use crate::commands::serve_control::ServeControl;
 use crate::commands::stop::ParentPipe;
 
 #[derive(Debug, Subcommand)]
 pub enum Serve {
     /// The catalog: where a site keeps what it is to be.
     Catalog(ServeCatalog),
+    /// The control plane of a site: catalog, controller, API.
+    Control(Box<ServeControl>),
     /// The data plane of one machine: pools, replicas, targets.
     Node(Box<ServeNode>),
 }
@@ -48,6 +51,9 @@ pub struct ServeNode {
     /// Where Prometheus finds its figures.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
+    /// Where it is, for instance topology.pollux.io/zone=east; can be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub topology: Vec<node::process::TopologyPair>,
     #[command(flatten)]
     pub catalog: CatalogArgs,
     /// Written when the node serves, with its addresses as JSON.

@@ -5,6 +5,7 @@ mod direct;
 mod disk;
 mod logging;
 pub mod serve_catalog;
+pub mod serve_control;
 mod serve_node;
 mod site;
 pub mod stop;
@@ -38,6 +39,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Direct { catalog, command } => direct::run(command, &catalog, cli.output),
         Command::Certs(command) => certs::run(&command, cli.output),
         Command::Serve(Serve::Catalog(catalog)) => serve_catalog::run(&catalog, cli.output),
+        Command::Serve(Serve::Control(arguments)) => serve_control::run(*arguments),
         Command::Serve(Serve::Node(arguments)) => serve_node::run(*arguments),
         Command::Demo { seed } => demo::run(seed, cli.output),
         Command::Completions { shell } => completions(shell),

@@ -40,6 +40,7 @@ pub fn run(arguments: ServeNode) -> Result<ExitCode> {
         metrics: arguments.metrics,
         catalog: arguments.catalog.catalog,
         tls: arguments.catalog.tls,
+        topology: arguments.topology,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -114,6 +114,41 @@ fn a_drain_asks_for_a_logout_and_closes_later() {
     assert_eq!(world.pdus_on(ConnNo(2)), []);
 }
 
+/// Protects from an initiator that goes on writing though it may not any more.
+#[test]
+fn who_is_expelled_is_cut_off_at_once() {
+    let mut world = World::in_session("");
+    let other = "InitiatorName=iqn.b TargetName=iqn.2024-01.example:disk";
+    world.log_in(ConnNo(2), &login_raw(0x87, other));
+    world.send(&command(5, 1));
+    let (nexus, task, _) = world.command();
+    world.event(Event::Expel { nexus });
+    assert!(matches!(
+        &world.asked[..],
+        [Output::Close { conn: CONN, reason: Some(CloseReason::Expelled) }, Output::Ended { nexus: ended }]
+            if *ended == nexus
+    ));
+    world.asked.clear();
+    world.good(task, 0);
+    world.send(&command(6, 2));
+    assert_eq!((world.pdus(), world.asked.len()), (vec![], 0), "nothing comes after it");
+    assert!(world.portal.wants_bytes(ConnNo(2)), "it is another's session");
+}
+
+#[test]
+fn who_is_expelled_while_it_logs_in_is_refused() {
+    let mut world = World::new(Limits::default());
+    world.accept(CONN);
+    world.send(&login(0x87, ""));
+    world.asked();
+    world.found(CONN, Access::default());
+    let Output::Login { nexus, .. } = world.asked() else { panic!("no login") };
+    world.event(Event::Expel { nexus });
+    let pdu = world.pdu();
+    assert_eq!((pdu.opcode(), pdu.header.u16_at(36)), (LOGIN_RESPONSE, 0x0202));
+    assert!(matches!(world.asked[1], Output::Ended { nexus: ended } if ended == nexus));
+}
+
 #[test]
 fn a_drain_refuses_logins_that_are_under_way() {
     let drained = |world: &mut World| {

@@ -287,6 +287,7 @@ fn a_target_that_cannot_be_had_is_told_apart() {
     for (error, status) in [
         (OpenError::Unknown, 0x0203),
         (OpenError::Denied, 0x0202),
+        (OpenError::Unnamed, 0x0202),
         (OpenError::UnflushedWritesLost, 0x0204),
         (OpenError::OlderConnection, 0x0202),
         (OpenError::NotReady { reason: "soon".into() }, 0x0301),

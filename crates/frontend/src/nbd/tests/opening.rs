@@ -105,6 +105,7 @@ fn a_volume_that_is_refused_leaves_the_client_in_negotiation() {
         (OpenError::Unknown, 6),
         (OpenError::NotReady { reason: "electing".into() }, 6),
         (OpenError::Denied, 2),
+        (OpenError::Unnamed, 2),
         (OpenError::UnflushedWritesLost, 2),
         (OpenError::OlderConnection, 2),
     ];

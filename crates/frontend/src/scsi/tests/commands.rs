@@ -2,7 +2,7 @@
 use super::rig::*;
 use super::volume::GRANULE;
 use crate::ask::Ask;
-use crate::scsi::words::Status;
+use crate::scsi::words::{Rights, Status};
 
 /// All lengths of a command that names blocks, for the same blocks.
 fn forms(six: Option<u8>, ten_op: u8, twelve: Option<u8>, long: u8, flags: u8) -> Vec<Vec<u8>> {
@@ -411,11 +411,15 @@ fn a_stop_makes_everything_durable_and_stops_nothing() {
 
 #[test]
 fn a_disk_that_is_read_only_is_never_written() {
-    for (read_only, code) in [(true, [0x27, 0]), (false, [0x27, 2])] {
+    for (read_only, rights, code) in [
+        (true, Rights::Write, [0x27, 0]),
+        (false, Rights::Write, [0x27, 2]),
+        (false, Rights::Read, [0x27, 0]),
+    ] {
         let mut rig = Rig::of(crate::export::Export { read_only, ..export(512) }, &[]);
-        rig.up(A);
+        rig.up_with(A, rights);
         rig.hear(A);
-        if !read_only {
+        if code == [0x27, 2] {
             // The control page with SWP.
             let mut list = vec![0, 0, 0, 0, 0x0A, 0x0A, 2, 0x10, 8, 0, 0, 0, 0xFF, 0xFF];
             list.extend([0; 2]);
@@ -439,6 +443,21 @@ fn a_disk_that_is_read_only_is_never_written() {
         rig.good(A, &ten(0x35, 0, 0, 0), &[]);
         assert_eq!(rig.good(A, &[0x1A, 0, 0x3F, 0, 4, 0], &[])[2], 0x90);
     }
+}
+
+/// Protects from one initiator's protection that keeps others from writing, and from the other way round.
+#[test]
+fn a_nexus_that_may_only_read_stands_beside_one_that_writes() {
+    let mut rig = Rig::of(export(512), &[]);
+    rig.up_with(A, Rights::Write);
+    rig.up_with(B, Rights::Read);
+    rig.hear(A);
+    rig.hear(B);
+    rig.good(A, &write(0, 1), &[7; 512]);
+    assert_eq!(rig.bad(B, &write(0, 1), &[8; 512]), (7, [0x27, 0]));
+    assert_eq!(rig.good(B, &read(0, 1), &[]), [7; 512]);
+    let about = |rig: &mut Rig, nexus| rig.good(nexus, &[0x1A, 0, 0x3F, 0, 4, 0], &[])[2];
+    assert_eq!((about(&mut rig, A), about(&mut rig, B)), (0x10, 0x90));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 use super::rig::*;
 use crate::ask::AskError;
 use crate::scsi::Event;
-use crate::scsi::words::{NexusId, Status};
+use crate::scsi::words::{NexusId, Rights, Status};
 
 /// PERSISTENT RESERVE OUT: the CDB and its list.
 pub(super) fn out(action: u8, kind: u8, key: u64, other: u64) -> (Vec<u8>, Vec<u8>) {
@@ -74,7 +74,7 @@ fn registrations_outlive_sessions() {
     rig.step(Event::NexusLost { nexus: A });
     assert_eq!(rig.status(B, &read(0, 1), &[]), Status::ReservationConflict);
     let again = NexusId(9);
-    rig.step(Event::NexusUp { nexus: again, port: port(A) });
+    rig.step(Event::NexusUp { nexus: again, port: port(A), rights: Rights::Write });
     rig.hear(again);
     rig.good(again, &read(0, 1), &[]);
 }

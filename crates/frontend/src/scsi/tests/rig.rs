@@ -5,7 +5,8 @@ use super::volume::{GRANULE, Memory, Volume};
 use crate::ask::{Answer, Ask, AskError, AskId};
 use crate::export::Export;
 use crate::scsi::words::{
-    Attribute, Command, InitiatorPort, Managed, Management, NexusId, Response, Status, TaskId,
+    Attribute, Command, InitiatorPort, Managed, Management, NexusId, Response, Rights, Status,
+    TaskId,
 };
 use crate::scsi::{Event, Identity, Output, Unit};
 
@@ -100,7 +101,11 @@ impl Rig {
     }
 
     pub(super) fn up(&mut self, nexus: NexusId) {
-        self.step(Event::NexusUp { nexus, port: port(nexus) });
+        self.up_with(nexus, Rights::Write);
+    }
+
+    pub(super) fn up_with(&mut self, nexus: NexusId, rights: Rights) {
+        self.step(Event::NexusUp { nexus, port: port(nexus), rights });
     }
 
     /// Lets a nexus hear what is pending for it, as additional sense codes.

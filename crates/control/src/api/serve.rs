@@ -1,0 +1,94 @@
+//! The called end of the API: who asks, may he, and the answer.
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio_stream::StreamExt;
+
+use super::error::{ApiError, Code};
+use super::openapi;
+use super::routes::{Shared, table};
+use super::types::Role;
+use crate::controller::Controller;
+
+/// The largest request: a group of all volumes that it may have.
+const BODY_MAX: usize = 256 << 10;
+
+/// All calls, each with its guard.
+pub fn router(controller: &Arc<Controller>) -> Router {
+    let mut router = Router::new();
+    for route in table() {
+        let guard = Guard { controller: Arc::clone(controller), role: route.role };
+        let serve = route.serve.route_layer(middleware::from_fn_with_state(guard, let_in));
+        router = router.route(route.path, serve);
+    }
+    let document = openapi::document().to_string();
+    let json = [(axum::http::header::CONTENT_TYPE, "application/json")];
+    router
+        .route("/openapi.json", get(move || std::future::ready((json, document.clone()))))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(not_so)
+        .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
+        .with_state(Shared::clone(controller))
+}
+
+async fn nothing_here(request: Request) -> ApiError {
+    let path = request.uri().path().chars().take(100).collect::<String>();
+    ApiError::new(Code::NotFound, format!("there is no call {path}: see /openapi.json"))
+}
+
+async fn not_so(request: Request) -> ApiError {
+    let (method, path) = (request.method(), request.uri().path());
+    ApiError::new(Code::NotFound, format!("{path} is no {method}: see /openapi.json"))
+}
+
+#[derive(Clone)]
+struct Guard {
+    controller: Arc<Controller>,
+    role: Role,
+}
+
+async fn let_in(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
+    let role = shown.and_then(|token| guard.controller.role_of(token));
+    let refused = match (shown, role) {
+        (_, Some(role)) if role >= guard.role => return next.run(request).await,
+        (_, Some(role)) => {
+            let needed = guard.role;
+            ApiError::new(
+                Code::Forbidden,
+                format!("this needs the role {needed:?}, and the token has {role:?}"),
+            )
+        }
+        (Some(_), None) => ApiError::new(
+            Code::Unauthenticated,
+            "the token is nobody's, or has expired: `pollux token create` makes one",
+        ),
+        (None, None) => ApiError::new(
+            Code::Unauthenticated,
+            "no token was shown: send `Authorization: Bearer TOKEN`",
+        ),
+    };
+    refused.into_response()
+}
+
+/// Serves connections until there are no more.
+pub async fn serve(router: Router, mut incoming: certs::http::Incoming) {
+    while let Some(connection) = incoming.next().await {
+        let Ok(connection) = connection else { continue };
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.timer(TokioTimer::new());
+            // Whoever breaks off, or speaks something else, loses its own connection.
+            let _ = http.serve_connection(TokioIo::new(connection), service).await;
+        });
+    }
+}

@@ -1,0 +1,114 @@
+//! Who may use a volume: hosts that it is attached to.
+use std::sync::Arc;
+
+use proto::v1;
+
+use super::shape::check_proof;
+use super::{Answer, Controller, now_ms};
+use crate::api::types::{Attach, Detach, Volume};
+use crate::api::{ApiError, Code};
+
+/// The longest name that iSCSI allows.
+const INITIATOR_MAX: usize = 223;
+
+/// The name that a host logs in with. It follows from the name of the host, so that both sides know it.
+pub fn initiator(host: &str) -> Answer<String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let name = format!("iqn.2026-11.io.pollux:host.{host}");
+    match !host.is_empty() && host.chars().all(plain) && name.len() <= INITIATOR_MAX {
+        true => Ok(name),
+        false => Err(ApiError::invalid("host", "a host has a name of a-z, 0-9, '-' and '.'")),
+    }
+}
+
+impl Controller {
+    pub async fn attach_volume(self: &Arc<Self>, id: &str, to: Attach) -> Answer<Volume> {
+        let found = self.find::<v1::Volume>(id)?;
+        let host = self.find::<v1::Node>(&to.host)?.name.clone();
+        let initiator = initiator(&host)?;
+        let this = Arc::clone(self);
+        self.run(vec![(v1::Kind::Volume, found.name.clone())], async move {
+            check_proof(&found, to.credential.as_ref())?;
+            this.edit::<v1::Volume>(&found.name, &found.uid, |volume| {
+                if volume.deleting {
+                    return Err(ApiError::not_found("volume", &volume.name));
+                }
+                attach(volume, &to, &host, &initiator)
+            })
+            .await?;
+            this.volume(&found.name)
+        })
+        .await
+    }
+
+    pub async fn detach_volume(self: &Arc<Self>, id: &str, from: Detach) -> Answer<Volume> {
+        let found = self.find::<v1::Volume>(id)?;
+        let this = Arc::clone(self);
+        self.run(vec![(v1::Kind::Volume, found.name.clone())], async move {
+            check_proof(&found, from.credential.as_ref())?;
+            this.edit::<v1::Volume>(&found.name, &found.uid, |volume| {
+                volume.attachments.retain(|it| !from.host.is_empty() && it.host != from.host);
+                Ok(())
+            })
+            .await?;
+            this.volume(&found.name)
+        })
+        .await
+    }
+}
+
+fn attach(volume: &mut v1::Volume, to: &Attach, host: &str, initiator: &str) -> Answer<()> {
+    let name = &volume.name;
+    if let Some(there) = volume.attachments.iter().find(|it| it.host == host) {
+        return match there.read_only == to.read_only {
+            true => Ok(()),
+            false => Err(ApiError::new(
+                Code::AlreadyExists,
+                format!("the volume `{name}` is attached to `{host}` already, in another way"),
+            )),
+        };
+    }
+    if let Some(other) = volume.attachments.first().filter(|_| !to.shared) {
+        let message =
+            format!("the volume `{name}` is attached to `{}`: detach it first", other.host);
+        return Err(ApiError::new(Code::InUse, message));
+    }
+    volume.attachments.push(v1::Attachment {
+        host: host.into(),
+        initiator: initiator.into(),
+        read_only: to.read_only,
+        since_ms: now_ms(),
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(read_only: bool, shared: bool) -> Attach {
+        Attach { read_only, shared, ..Attach::default() }
+    }
+
+    #[test]
+    fn a_volume_is_one_hosts_unless_it_is_shared() {
+        let mut volume = v1::Volume::default();
+        assert_eq!(attach(&mut volume, &to(false, false), "a", "iqn.a"), Ok(()));
+        assert_eq!(attach(&mut volume, &to(false, false), "a", "iqn.a"), Ok(()));
+        assert_eq!(volume.attachments.len(), 1);
+        let refused = attach(&mut volume, &to(true, false), "a", "iqn.a").expect_err("another way");
+        assert_eq!(refused.code, Code::AlreadyExists);
+        let refused = attach(&mut volume, &to(false, false), "b", "iqn.b").expect_err("taken");
+        assert_eq!(refused.code, Code::InUse);
+        assert_eq!(attach(&mut volume, &to(false, true), "b", "iqn.b"), Ok(()));
+        assert_eq!(volume.attachments.len(), 2);
+    }
+
+    #[test]
+    fn initiators_are_names_of_iscsi() {
+        assert!(initiator("node-1").is_ok_and(|name| name.ends_with("host.node-1")));
+        for wrong in ["", "A", "a b", "ü", &"x".repeat(300)] {
+            assert!(initiator(wrong).is_err(), "{wrong}");
+        }
+    }
+}

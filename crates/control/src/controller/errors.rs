@@ -1,0 +1,70 @@
+//! What went wrong in a step, as callers of the API are told.
+use proto::catalog_client::CallError;
+use tonic::Status;
+
+use crate::api::{ApiError, Code};
+use crate::steps::StepError;
+
+impl From<StepError> for ApiError {
+    fn from(error: StepError) -> ApiError {
+        let code = match &error {
+            StepError::Node(status) => return from_node(status),
+            StepError::Catalog(error) => return from_catalog(error),
+            StepError::Connect(_) => Code::Unavailable,
+            StepError::NoVolume { .. }
+            | StepError::NoSnapshot { .. }
+            | StepError::NoReplica { .. }
+            | StepError::NoNode { .. } => Code::NotFound,
+            StepError::VolumeExists { .. } | StepError::ReplicaThere { .. } => Code::AlreadyExists,
+            StepError::NotServed { .. }
+            | StepError::NotServing { .. }
+            | StepError::NoVotes { .. }
+            | StepError::TooFewCopies { .. }
+            | StepError::MarkLeft { .. } => Code::Unavailable,
+            StepError::MadeTwice { .. }
+            | StepError::Deleting { .. }
+            | StepError::TooLong { .. } => Code::Busy,
+            StepError::StillVotes { .. }
+            | StepError::HasClones { .. }
+            | StepError::OriginGone { .. } => Code::InUse,
+            StepError::BadReplicas => Code::Invalid,
+            StepError::Smaller { .. } => Code::OutOfRange,
+        };
+        ApiError::new(code, error.to_string())
+    }
+}
+
+fn from_node(status: &Status) -> ApiError {
+    let code = match status.code() {
+        tonic::Code::InvalidArgument => Code::Invalid,
+        tonic::Code::NotFound => Code::NotFound,
+        tonic::Code::AlreadyExists => Code::AlreadyExists,
+        tonic::Code::FailedPrecondition => Code::InUse,
+        tonic::Code::Aborted => Code::Busy,
+        tonic::Code::ResourceExhausted => Code::OutOfSpace,
+        tonic::Code::OutOfRange => Code::OutOfRange,
+        tonic::Code::Internal | tonic::Code::DataLoss | tonic::Code::Unimplemented => {
+            Code::Internal
+        }
+        // The connection was lost, or the node ends: whether it was done is found out by asking.
+        _ => Code::Unavailable,
+    };
+    ApiError::new(code, format!("a node refused: {}", status.message()))
+}
+
+fn from_catalog(error: &CallError) -> ApiError {
+    let code = if error.may_pass() { Code::Unavailable } else { Code::Internal };
+    ApiError::new(code, format!("the catalog: {error}"))
+}
+
+impl From<CallError> for ApiError {
+    fn from(error: CallError) -> ApiError {
+        from_catalog(&error)
+    }
+}
+
+impl From<Status> for ApiError {
+    fn from(status: Status) -> ApiError {
+        from_node(&status)
+    }
+}

@@ -1,0 +1,117 @@
+//! Nodes and pools.
+use std::sync::Arc;
+use std::time::Instant;
+
+use proto::v1;
+
+use super::placement::NODE_KEY;
+use super::states;
+use super::{Answer, Controller};
+use crate::api::types::{Done, Node, Page, Pool};
+use crate::api::{ApiError, Code};
+use crate::hex;
+
+impl Controller {
+    pub fn nodes(&self) -> Page<Node> {
+        let nodes = self.books.all::<v1::Node>();
+        Page { items: nodes.iter().map(|node| self.show_node(node)).collect(), next: None }
+    }
+
+    pub fn node(&self, id: &str) -> Answer<Node> {
+        Ok(self.show_node(&*self.find::<v1::Node>(id)?))
+    }
+
+    fn show_node(&self, node: &v1::Node) -> Node {
+        let presence = self.pulse.presence(node.id, Instant::now());
+        let trouble = self.pulse.trouble(node.id);
+        let beat = self.pulse.beat(node.id);
+        let state = states::of_node(node, presence, &trouble, self.settings.grace);
+        let mut topology = node.topology.clone();
+        topology.insert(NODE_KEY.into(), node.name.clone());
+        Node {
+            name: node.name.clone(),
+            id: node.id,
+            state: self.dated("node", &node.name, state),
+            topology,
+            cordoned: node.cordoned,
+            admin: node.admin_address.clone(),
+            peers: node.peer_address.clone(),
+            iscsi: node.iscsi_address.clone(),
+            nbd: node.nbd_address.clone(),
+            replicas: beat.as_ref().map_or(0, |beat| beat.replicas),
+            targets: beat.as_ref().map_or(0, |beat| beat.targets),
+        }
+    }
+
+    pub fn pools(&self) -> Page<Pool> {
+        let mut items = Vec::new();
+        for node in self.books.all::<v1::Node>() {
+            let presence = self.presence(node.id);
+            let Some(beat) = self.pulse.beat(node.id) else { continue };
+            for pool in &beat.pools {
+                let state = states::of_pool(pool, &node.name, presence);
+                let id = format!("{}/{}", node.name, pool.name);
+                items.push(Pool {
+                    node: node.name.clone(),
+                    name: pool.name.clone(),
+                    uuid: hex::encode(&pool.uuid),
+                    path: pool.path.clone(),
+                    state: self.dated("pool", &id, state),
+                    size: pool.size,
+                    free: pool.free,
+                    reserved: pool.reserved,
+                    reclaimable: pool.reclaimable,
+                    replicas: pool.replicas,
+                    direct_io: pool.io_mode() == v1::IoMode::Direct,
+                });
+            }
+        }
+        Page { items, next: None }
+    }
+
+    pub async fn cordon_node(self: &Arc<Self>, id: &str, cordoned: bool) -> Answer<Node> {
+        let found = self.find::<v1::Node>(id)?;
+        let this = Arc::clone(self);
+        self.run(vec![(v1::Kind::Node, found.name.clone())], async move {
+            this.edit::<v1::Node>(&found.name, &[], |node| {
+                node.cordoned = cordoned;
+                Ok(())
+            })
+            .await?;
+            this.node(&found.name)
+        })
+        .await
+    }
+
+    /// It is gone for good: what it had is given up, and replaced where it can be.
+    pub async fn forget_node(self: &Arc<Self>, id: &str) -> Answer<Done> {
+        let Some(found) = self.books.get::<v1::Node>(id) else { return Ok(Done {}) };
+        if !self.presence(found.id).is_away() {
+            let message = format!("the node `{}` is there: stop it first", found.name);
+            return Err(ApiError::new(Code::InUse, message));
+        }
+        let in_use = |it: &&super::books::Known<v1::Volume>| {
+            it.places.iter().any(|place| place.node == found.id) && !it.deleting
+        };
+        let volumes = self.books.all::<v1::Volume>();
+        let names: Vec<&str> =
+            volumes.iter().filter(in_use).map(|it| it.name.as_str()).take(5).collect();
+        if !names.is_empty() {
+            let message = format!(
+                "volumes still have replicas on `{}`, which are replaced when it is away for long enough: {}",
+                found.name,
+                names.join(", ")
+            );
+            return Err(ApiError::new(Code::InUse, message));
+        }
+        let this = Arc::clone(self);
+        self.run(vec![(v1::Kind::Node, found.name.clone())], async move {
+            if let Some((version, _)) = this.fresh::<v1::Node>(&found.name).await? {
+                let gone = this.remove::<v1::Node>(version, &found.name).await?;
+                gone.ok_or_else(|| ApiError::busy("node", &found.name))?;
+            }
+            Ok(Done {})
+        })
+        .await
+    }
+}

@@ -1,0 +1,202 @@
+//! `csi-sanity`, the public suite of the container storage interface, against a plugin of ours and a site.
+//!
+//! Whatever it skips is told by name. A spec that is skipped without an excuse fails the suite: a capability that
+//! is lost would be skipped in silence otherwise.
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::site::Site;
+use super::tools;
+use crate::shell;
+use crate::totals::Totals;
+
+/// Its definitions are those of CSI 1.13, which has all of 1.12 that it asks for.
+const MODULE: &str = "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity";
+const VERSION: &str = "v5.6.0";
+
+const SECONDS_MAX: u64 = 600;
+
+/// Small, so that pools of a site have room for all that are there at a time.
+const VOLUME_BYTES: u64 = 64 << 20;
+
+const ATTACH: &str = "follows with the attach";
+const NEWER: &str = "of CSI 1.13, and ours is 1.12";
+
+/// Specs that are not run, by how their names begin, and why. One that nothing begins with is an error: the
+/// suite has changed, or the excuse is no longer needed.
+const EXCUSED: [(&str, &str); 14] = [
+    ("Node Service NodePublishVolume", ATTACH),
+    ("Node Service NodeUnpublishVolume should remove target path", ATTACH),
+    ("Node Service NodeStageVolume", ATTACH),
+    ("Node Service NodeUnstageVolume", ATTACH),
+    ("Node Service NodeGetVolumeStats", ATTACH),
+    ("Node Service NodeExpandVolume", ATTACH),
+    ("Node Service should work", ATTACH),
+    ("Node Service should be idempotent", ATTACH),
+    ("Node Service NodeGetVolumeHealth", NEWER),
+    ("Node Service NodeGetStorageHealth", NEWER),
+    ("ControllerGetVolumeHealth", NEWER),
+    ("ControllerListVolumeHealth", NEWER),
+    (
+        "CreateSnapshot [Controller Server] should succeed when creating a snapshot with accessibility requirements",
+        NEWER,
+    ),
+    (
+        "Controller Service [Controller Server] ListVolumes pagination should detect volumes added between pages",
+        "the suite has turned it off itself",
+    ),
+];
+
+/// Where a plugin is reached.
+struct Plugin {
+    controller: String,
+    node: String,
+}
+
+/// The only place that knows how our processes are started.
+fn start_plugin(site: &mut Site) -> Result<Plugin> {
+    let catalog = site.catalog().to_owned();
+    site.spawn("control", &["serve", "control", "--catalog", &catalog])?;
+    let socket = site.folder().join("csi.sock");
+    let path = socket.display().to_string();
+    let words = ["serve", "csi", "--mode", "controller", "--socket", &path, "--catalog", &catalog];
+    site.spawn("csi", &words)?;
+    site.wait_for_socket(&socket)?;
+    // Also in specs of controllers the suite asks for a node, and unpublishes what it deletes.
+    Ok(Plugin { controller: format!("unix://{path}"), node: format!("unix://{path}") })
+}
+
+pub fn run(log: &str) -> Result<Totals> {
+    if tools::find("go").is_none() {
+        println!("SKIPPED: there is no `go` here, so csi-sanity could not be installed");
+        return Ok(Totals { skipped: 1, ..Totals::default() });
+    }
+    let sanity = tools::install_go(MODULE, VERSION, log)?;
+    let mut site = Site::start("csi")?;
+    let plugin = start_plugin(&mut site)?;
+    let report = site.folder().join("csi-sanity.json");
+    sanity_run(&sanity, &plugin, site.folder(), &report, log)?;
+    let text = fs::read_to_string(&report).context("the suite did not come to its end")?;
+    let totals = judge(&specs(&text)?)?;
+    if totals.failed > 0 {
+        site.show_logs();
+    }
+    Ok(totals)
+}
+
+fn sanity_run(
+    sanity: &Path,
+    plugin: &Plugin,
+    folder: &Path,
+    report: &Path,
+    log: &str,
+) -> Result<()> {
+    let junit = shell::reports()?.join("csi-sanity.xml");
+    let mut command = shell::program("timeout", &SECONDS_MAX.to_string())
+        .arg(&sanity.display().to_string())
+        .arg(&format!("--csi.endpoint={}", plugin.node))
+        .arg(&format!("--csi.controllerendpoint={}", plugin.controller))
+        .arg(&format!("--csi.mountdir={}", folder.join("mount").display()))
+        .arg(&format!("--csi.stagingdir={}", folder.join("staging").display()))
+        .arg(&format!("--csi.testvolumesize={VOLUME_BYTES}"))
+        .arg(&format!("--csi.testvolumeexpandsize={}", 2 * VOLUME_BYTES))
+        .arg("--ginkgo.no-color")
+        .arg(&format!("--ginkgo.junit-report={}", junit.display()))
+        .arg(&format!("--ginkgo.json-report={}", report.display()));
+    for (spec, _) in EXCUSED {
+        command = command.arg(&format!("--ginkgo.skip={}", literal(spec)));
+    }
+    // How it exits tells only that something failed, which its report tells better.
+    command.run(log)?;
+    Ok(())
+}
+
+/// A regular expression for just this text.
+fn literal(text: &str) -> String {
+    let escaped = |c: char| if c.is_alphanumeric() || c == ' ' { vec![c] } else { vec!['\\', c] };
+    text.chars().flat_map(escaped).collect()
+}
+
+struct Spec {
+    name: String,
+    state: String,
+    /// What the suite says of a failure or a skip.
+    message: String,
+}
+
+/// What the suite reports, of all that we read.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Suite {
+    spec_reports: Vec<SpecReport>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct SpecReport {
+    /// Absent for what runs before and behind all specs.
+    container_hierarchy_texts: Option<Vec<String>>,
+    leaf_node_text: String,
+    leaf_node_type: String,
+    state: String,
+    failure: Option<Failure>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Failure {
+    message: Option<String>,
+}
+
+fn specs(report: &str) -> Result<Vec<Spec>> {
+    let suites: Vec<Suite> = serde_json::from_str(report).context("the report of the suite")?;
+    let reports = suites.into_iter().flat_map(|suite| suite.spec_reports);
+    // Steps around the specs matter only if they fail.
+    let reports =
+        reports.filter(|report| report.leaf_node_type == "It" || report.state != "passed");
+    let specs = reports.map(|report| {
+        let mut name = report.container_hierarchy_texts.unwrap_or_default();
+        name.push(report.leaf_node_text);
+        let message = report.failure.and_then(|failure| failure.message).unwrap_or_default();
+        Spec { name: name.join(" "), state: report.state, message }
+    });
+    Ok(specs.collect())
+}
+
+fn judge(specs: &[Spec]) -> Result<Totals> {
+    let mut totals = Totals::default();
+    for Spec { name, state, message } in specs {
+        let excuse = EXCUSED.iter().find(|(spec, _)| name.starts_with(spec));
+        match (state.as_str(), excuse) {
+            ("passed", _) => totals.passed += 1,
+            ("skipped" | "pending", Some((_, why))) => {
+                println!("skipped: {name}: {why}");
+                totals.skipped += 1;
+            }
+            ("skipped" | "pending", None) => {
+                println!("failed: {name}: skipped without an excuse: {message}");
+                totals.failed += 1;
+            }
+            (state, _) => {
+                println!("failed: {name}: {state}: {message}");
+                totals.failed += 1;
+            }
+        }
+    }
+    for (spec, _) in EXCUSED {
+        let skipped = |it: &Spec| it.name.starts_with(spec) && it.state != "passed";
+        if !specs.iter().any(skipped) {
+            println!("failed: {spec}: it is excused, and no such spec was skipped");
+            totals.failed += 1;
+        }
+    }
+    println!("csi-sanity {VERSION}: {totals}");
+    ensure!(totals.passed > 0, "the suite ran no spec");
+    Ok(totals)
+}
+
+#[cfg(test)]
+mod tests;
