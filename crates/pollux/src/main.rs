@@ -1,14 +1,18 @@
-//! The binary: what a person can do with a pool that nobody has open, and a demo.
+//! The binary: the daemons of a site, what a person can do with it, and with a pool that nobody has open.
 #![forbid(unsafe_code)]
 
 mod cli;
 mod clock;
 mod commands;
+mod confirm;
+mod local;
 mod offline;
 mod render;
 mod size;
+mod span;
 mod transfer;
 mod uid;
+mod whole;
 mod yaml;
 
 use std::process::ExitCode;

@@ -21,11 +21,16 @@ pub enum Output {
 /// An answer that can be shown in every way.
 pub trait Answer: Serialize {
     fn table(&self) -> Table;
+
+    /// For people; more than one table, if need be.
+    fn text(&self) -> String {
+        self.table().trim_fmt()
+    }
 }
 
 pub fn show(answer: &impl Answer, output: Output) -> Result<()> {
     let text = match output {
-        Output::Table => answer.table().trim_fmt(),
+        Output::Table => answer.text(),
         Output::Json | Output::Yaml => data(answer, output)?,
     };
     say(&text)

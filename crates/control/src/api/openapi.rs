@@ -89,12 +89,11 @@ fn operation(route: &Route) -> String {
 
 /// Each field of a query is a parameter.
 fn of_query(takes: Shape) -> Vec<Value> {
-    let mut generator = SchemaSettings::openapi3().with(|it| it.inline_subschemas = true).into_generator();
+    let mut generator =
+        SchemaSettings::openapi3().with(|it| it.inline_subschemas = true).into_generator();
     let schema = Value::from(takes(&mut generator));
     let fields = schema["properties"].as_object().cloned().unwrap_or_default();
-    let parameter = |(name, schema): (String, Value)| {
-        json!({ "name": name, "in": "query", "required": false, "schema": schema })
-    };
+    let parameter = |(name, schema): (String, Value)| json!({ "name": name, "in": "query", "required": false, "schema": schema });
     fields.into_iter().map(parameter).collect()
 }
 

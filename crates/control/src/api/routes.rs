@@ -266,7 +266,10 @@ fn snapshots() -> Vec<Route> {
             "What a snapshot has, or what changed since an earlier one",
             Some(shape::<ExtentPart>()),
             get(
-                async |State(site): State<Shared>, Id(id): Id, Params(part): Params<ExtentPart>| -> Answer<_> {
+                async |State(site): State<Shared>,
+                       Id(id): Id,
+                       Params(part): Params<ExtentPart>|
+                       -> Answer<_> {
                     let ExtentPart { base, from, limit } = part;
                     Ok(Json(site.extents(&id, base.as_deref(), from, limit).await?))
                 },
@@ -288,7 +291,12 @@ fn groups() -> Vec<Route> {
             "Makes a group of volumes",
             done!(|site, Body(asked) => Body<NewGroup>| site.create_group(asked)),
         ),
-        reads::<Group>("/v1/groups/{id}", "A group", None, seen!(|site, id: Id| site.group(&id.0)?)),
+        reads::<Group>(
+            "/v1/groups/{id}",
+            "A group",
+            None,
+            seen!(|site, id: Id| site.group(&id.0)?),
+        ),
         writes::<Members, Group>(
             "/v1/groups/{id}/members",
             "Says which volumes are in a group",

@@ -62,7 +62,10 @@ async fn let_in(State(guard): State<Guard>, request: Request, next: Next) -> Res
         (_, Some(role)) if role >= guard.role => return next.run(request).await,
         (_, Some(role)) => {
             let needed = guard.role;
-            ApiError::new(Code::Forbidden, format!("this needs the role {needed:?}, and the token has {role:?}"))
+            ApiError::new(
+                Code::Forbidden,
+                format!("this needs the role {needed:?}, and the token has {role:?}"),
+            )
         }
         (Some(_), None) => ApiError::new(
             Code::Unauthenticated,

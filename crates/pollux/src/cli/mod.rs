@@ -2,6 +2,8 @@
 mod direct;
 mod pool;
 mod serve;
+pub mod site;
+mod up;
 
 use std::path::PathBuf;
 
@@ -15,6 +17,8 @@ pub use direct::{
 };
 pub use pool::{Create, Disk, Export, Import, Mode, Scrub, Snapshot, Volume};
 pub use serve::{Serve, ServeNode};
+use site::{ApiArgs, Explain};
+pub use up::Up;
 
 use crate::render::Output;
 
@@ -33,6 +37,57 @@ pub enum Command {
     /// Work on a pool that nobody has open.
     #[command(subcommand)]
     Disk(Disk),
+    /// Run a small site on this machine, to try things: a controller and three nodes.
+    Up(Up),
+    /// Volumes: replicated, served over iSCSI and NBD.
+    Volume {
+        #[command(subcommand)]
+        command: site::Volume,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Snapshots of volumes.
+    Snapshot {
+        #[command(subcommand)]
+        command: site::Snapshot,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Groups of volumes, and snapshots of them at one instant.
+    Group {
+        #[command(subcommand)]
+        command: site::Group,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Nodes of a site.
+    Node {
+        #[command(subcommand)]
+        command: site::Node,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Pools of the nodes, and their space.
+    Pool {
+        #[command(subcommand)]
+        command: site::Pool,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Tokens: who may ask a site, and for what.
+    Token {
+        #[command(subcommand)]
+        command: site::Token,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Who controls the site, and what it has.
+    Site {
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Why something is not healthy, since when, what happens next, and what to do.
+    Explain(Explain),
     /// Each step by hand, over the catalog: for sites without a controller, and for emergencies.
     ///
     /// No controller is needed, and none is asked: it goes on with what it finds.
@@ -54,6 +109,8 @@ pub enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Write what a shell needs to complete these words to the standard output.
+    Completions { shell: clap_complete::Shell },
     /// The process that the demo kills.
     #[command(hide = true)]
     DemoWriter(DemoWriter),

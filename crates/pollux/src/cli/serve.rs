@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::direct::CatalogArgs;
 use crate::commands::serve_catalog::ServeCatalog;
 use crate::commands::serve_control::ServeControl;
+use crate::commands::stop::ParentPipe;
 
 #[derive(Debug, Subcommand)]
 pub enum Serve {
@@ -58,6 +59,8 @@ pub struct ServeNode {
     /// Written when the node serves, with its addresses as JSON.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub parent: ParentPipe,
 }
 
 fn pool(text: &str) -> Result<node::process::PoolOption, String> {

@@ -1,8 +1,7 @@
 //! `pollux serve catalog`: the catalog of a site that keeps it in a file of its own.
-use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -10,6 +9,7 @@ use clap::Args;
 use control::catalog::{self, Options};
 
 use crate::render::{self, Output};
+use crate::whole;
 
 #[derive(Debug, Args)]
 pub struct ServeCatalog {
@@ -32,7 +32,7 @@ pub fn run(command: &ServeCatalog, output: Output) -> Result<ExitCode> {
     let options = Options { file: file.clone(), listen: *listen, tls: tls.clone() };
     catalog::run(&options, |address| {
         if let Some(path) = ready_file {
-            write_whole(path, &format!("{address}\n"))?;
+            whole::write(path, |file| writeln!(file, "{address}"))?;
         }
         let line = match output {
             Output::Table => format!("catalog {} is served on {address}", file.display()),
@@ -42,12 +42,4 @@ pub fn run(command: &ServeCatalog, output: Output) -> Result<ExitCode> {
         render::say(&line).map_err(io::Error::other)
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whoever waits for the file must never see a part of it.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".new-{}", std::process::id()));
-    fs::write(&aside, text)?;
-    fs::rename(&aside, path)
 }

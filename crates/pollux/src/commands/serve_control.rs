@@ -12,7 +12,9 @@ use control::catalog;
 use control::controller::Settings;
 use control::serve::{Addresses, Options, serve};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
+
+use super::stop::{self, ParentPipe};
+use crate::whole;
 
 #[derive(Clone, Debug, Args)]
 pub struct ServeControl {
@@ -46,6 +48,8 @@ pub struct ServeControl {
     /// Written when it serves, with its addresses as JSON.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub parent: ParentPipe,
 }
 
 /// What the ready file has.
@@ -78,14 +82,7 @@ pub fn run(arguments: ServeControl) -> Result<ExitCode> {
     let ready_file = arguments.ready_file;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let stop = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
+        let stop = stop::told(arguments.parent)?;
         let ready = |at: Addresses| match &ready_file {
             Some(path) => tell(path, at),
             None => Ok(()),
@@ -103,7 +100,5 @@ fn host() -> String {
 /// Whole or not at all.
 fn tell(path: &Path, at: Addresses) -> io::Result<()> {
     let ready = Ready { catalog: at.catalog, api: at.api };
-    let new = path.with_extension("new");
-    fs::write(&new, serde_json::to_vec_pretty(&ready).map_err(io::Error::other)?)?;
-    fs::rename(new, path)
+    whole::write(path, |file| serde_json::to_writer_pretty(file, &ready).map_err(io::Error::other))
 }

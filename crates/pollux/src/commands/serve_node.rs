@@ -1,5 +1,4 @@
 //! `pollux serve node`: the data plane of one machine.
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,9 +8,10 @@ use anyhow::{Context, Result};
 use node::process::{Addresses, Options, serve};
 use replication::words::NodeId;
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::stop;
 use crate::cli::ServeNode;
+use crate::whole;
 
 /// What the ready file has.
 #[derive(Debug, Serialize)]
@@ -44,14 +44,7 @@ pub fn run(arguments: ServeNode) -> Result<ExitCode> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let stop = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
+        let stop = stop::told(arguments.parent)?;
         let ready = |at: Addresses| match &ready_file {
             Some(path) => tell(path, at),
             None => Ok(()),
@@ -65,7 +58,5 @@ pub fn run(arguments: ServeNode) -> Result<ExitCode> {
 fn tell(path: &Path, at: Addresses) -> io::Result<()> {
     let Addresses { peers, nbd, iscsi, admin, metrics } = at;
     let ready = Ready { peers, admin, nbd, iscsi, metrics };
-    let new = path.with_extension("new");
-    fs::write(&new, serde_json::to_vec_pretty(&ready).map_err(io::Error::other)?)?;
-    fs::rename(new, path)
+    whole::write(path, |file| serde_json::to_writer_pretty(file, &ready).map_err(io::Error::other))
 }

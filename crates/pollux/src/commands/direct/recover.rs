@@ -1,14 +1,13 @@
 //! A volume whose quorum is lost for good (Q12): shows what each replica has, and goes on with one of
 //! them if an operator says so.
-use std::io::{self, BufRead, Write};
-
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use comfy_table::Table;
 use control::steps::Site;
 use proto::v1;
 use serde::Serialize;
 
 use super::status::mode;
+use crate::confirm::confirm;
 use crate::render::{self, Answer, Output, say};
 
 #[derive(Debug, Serialize)]
@@ -83,25 +82,12 @@ pub async fn run(
     let member = member.with_context(|| format!("{name} has no replica {chosen}"))?;
     if !yes {
         render::show(&found, output)?;
-        confirm(name, chosen)?;
+        let lost =
+            format!("Whatever other replicas have beyond replica {chosen} is lost for good.");
+        confirm(&lost, "volume", name)?;
     }
     site.choose(name, member).await?;
     say(&format!("{name} goes on with what replica {chosen} has"))
-}
-
-fn confirm(name: &str, chosen: u64) -> Result<()> {
-    let mut out = io::stderr();
-    write!(
-        out,
-        "Whatever other replicas have beyond replica {chosen} is lost for good.\nType the name of the volume to go on: "
-    )?;
-    out.flush()?;
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    if line.trim() != name {
-        bail!("nothing was changed");
-    }
-    Ok(())
 }
 
 fn candidate(peer: &v1::PeerStatus) -> Candidate {

@@ -21,15 +21,20 @@ use crate::uid;
 const SIGNATURE_WITHIN: u64 = 4 << 20;
 
 pub fn run(create: &Create, output: Output) -> Result<()> {
+    make(create)?;
+    let path = &create.path;
+    render::show(&PoolAnswer::new(path, &Contents::of(path)?.found), output)
+}
+
+pub fn make(create: &Create) -> Result<()> {
     let path = &create.path;
     match std::fs::metadata(path) {
-        Ok(found) if found.file_type().is_block_device() => on_device(create)?,
-        Ok(found) if found.is_file() => on_file(create, &found)?,
+        Ok(found) if found.file_type().is_block_device() => on_device(create),
+        Ok(found) if found.is_file() => on_file(create, &found),
         // What it is instead, opening tells best; and why nothing was found, too.
-        Ok(_) => drop(open(path)?),
-        Err(_) => on_new_file(create)?,
+        Ok(_) => open(path).map(drop),
+        Err(_) => on_new_file(create),
     }
-    render::show(&PoolAnswer::new(path, &Contents::of(path)?.found), output)
 }
 
 fn open(path: &Path) -> Result<FileDisk> {

@@ -12,6 +12,8 @@ mod usage;
 mod volume;
 mod volumes;
 
+pub use create::make;
+
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
