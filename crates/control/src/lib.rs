@@ -4,4 +4,5 @@
 
 pub mod api;
 pub mod catalog;
+pub mod parameters;
 pub mod steps;
