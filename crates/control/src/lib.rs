@@ -4,5 +4,6 @@
 
 pub mod api;
 pub mod catalog;
+pub mod csi;
 pub mod parameters;
 pub mod steps;
