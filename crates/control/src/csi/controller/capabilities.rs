@@ -3,10 +3,6 @@ use proto::csi::ControllerServiceCapability;
 use proto::csi::controller_service_capability::rpc::Type as Ability;
 use proto::csi::controller_service_capability::{Rpc, Type};
 
-/// Whether the nodes of a site refuse writes of a host that has a volume for reading only. Until they
-/// do, nobody is promised it.
-pub const READ_ONLY: bool = false;
-
 pub fn all() -> Vec<ControllerServiceCapability> {
     let abilities = [
         Ability::CreateDeleteVolume,
@@ -16,6 +12,7 @@ pub fn all() -> Vec<ControllerServiceCapability> {
         Ability::CreateDeleteSnapshot,
         Ability::ListSnapshots,
         Ability::CloneVolume,
+        Ability::PublishReadonly,
         Ability::ExpandVolume,
         Ability::ListVolumesPublishedNodes,
         Ability::VolumeCondition,
@@ -24,9 +21,8 @@ pub fn all() -> Vec<ControllerServiceCapability> {
         Ability::ModifyVolume,
         Ability::GetSnapshot,
     ];
-    let read_only = READ_ONLY.then_some(Ability::PublishReadonly);
     let told = |ability: Ability| ControllerServiceCapability {
         r#type: Some(Type::Rpc(Rpc { r#type: ability.into() })),
     };
-    abilities.into_iter().chain(read_only).map(told).collect()
+    abilities.into_iter().map(told).collect()
 }

@@ -2,12 +2,10 @@
 use proto::csi::{ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest};
 use tonic::Status;
 
-use super::capabilities::READ_ONLY;
 use crate::api::types::{Attach, Detach};
 use crate::csi::capability;
 use crate::csi::fields::{given, id, uid};
 use crate::csi::secrets::credential;
-use crate::csi::status::invalid;
 
 /// Which volume, and to whom. The context of the volume is not looked into: ours is empty, and
 /// orchestrators add to it.
@@ -23,10 +21,6 @@ pub fn attach(request: ControllerPublishVolumeRequest) -> Result<(String, Attach
     given("volume_id", &volume_id)?;
     given("node_id", &node_id)?;
     let how = capability::one("volume_capability", volume_capability.as_ref())?;
-    if readonly && !READ_ONLY {
-        let problem = "this driver has no PUBLISH_READONLY: use an access mode for readers";
-        return Err(invalid("readonly", problem));
-    }
     let attach = Attach {
         host: node_id,
         read_only: readonly || how.read_only,

@@ -58,17 +58,12 @@ fn what_cannot_be_published() {
     assert_eq!(attach(request).unwrap_err().code(), Code::InvalidArgument);
 }
 
-/// Protects from a promise that no node keeps.
 #[test]
-fn reading_only_is_promised_if_it_is_kept() {
-    let asked = attach(ControllerPublishVolumeRequest {
-        readonly: true,
-        ..request(Mode::SingleNodeWriter)
-    });
-    match READ_ONLY {
-        true => assert!(asked.unwrap().1.read_only),
-        false => assert_eq!(asked.unwrap_err().code(), Code::InvalidArgument),
-    }
+fn a_host_that_only_reads_is_attached_as_one() {
+    let request =
+        ControllerPublishVolumeRequest { readonly: true, ..request(Mode::MultiNodeMultiWriter) };
+    let (_, attach) = attach(request).unwrap();
+    assert!(attach.read_only && attach.shared);
 }
 
 #[test]
