@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::certs::Certs;
 use crate::commands::serve_catalog::ServeCatalog;
+use crate::commands::serve_csi::ServeCsi;
 pub use pool::{Create, Disk, Export, Import, Mode, Scrub, Snapshot, Volume};
 pub use site::{
     ServeNode, SiteArgs, SiteReplica, SiteSnapshot, SiteVolume, VolumeClone, VolumeCreate,
@@ -59,6 +60,8 @@ pub enum Command {
 pub enum Serve {
     /// The catalog: where a site keeps what it is to be.
     Catalog(ServeCatalog),
+    /// The driver by which an orchestrator has volumes of the site.
+    Csi(ServeCsi),
     /// The data plane of one machine: pools, replicas, targets.
     Node(Box<ServeNode>),
 }

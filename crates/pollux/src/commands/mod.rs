@@ -4,6 +4,7 @@ mod demo;
 mod disk;
 mod logging;
 pub mod serve_catalog;
+pub mod serve_csi;
 mod serve_node;
 mod volume;
 
@@ -21,6 +22,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Volume { site, command } => volume::run(command, &site, cli.output),
         Command::Certs(command) => certs::run(&command, cli.output),
         Command::Serve(Serve::Catalog(catalog)) => serve_catalog::run(&catalog, cli.output),
+        Command::Serve(Serve::Csi(csi)) => serve_csi::run(csi, cli.output),
         Command::Serve(Serve::Node(arguments)) => serve_node::run(*arguments),
         Command::Demo { seed } => demo::run(seed, cli.output),
         Command::DemoWriter(orders) => demo_writer(orders),

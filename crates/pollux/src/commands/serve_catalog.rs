@@ -44,7 +44,7 @@ pub fn run(command: &ServeCatalog, output: Output) -> Result<ExitCode> {
 }
 
 /// Whoever waits for the file must never see a part of it.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(format!(".new-{}", std::process::id()));
     fs::write(&aside, text)?;
