@@ -2,6 +2,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use certs::Trust;
 use thiserror::Error;
 use tonic::Status;
 
@@ -16,6 +17,8 @@ pub struct Site {
     pub api: String,
     /// Read for every call: a token that was exchanged counts at once.
     pub token_file: PathBuf,
+    /// Whose certificate has to be shown there; `None`: it is on this machine, and speaks plainly.
+    pub trust: Option<Trust>,
 }
 
 #[derive(Debug, Error)]
@@ -38,7 +41,7 @@ impl From<TokenError> for Status {
 impl Site {
     pub fn client(&self) -> Result<Client, TokenError> {
         let token = token(&self.token_file)?;
-        Ok(Client::new(Endpoint { address: self.api.clone(), token }))
+        Ok(Client::new(Endpoint { address: self.api.clone(), token, trust: self.trust.clone() }))
     }
 }
 

@@ -32,6 +32,9 @@ pub struct ServeCsi {
     /// The token for it; read for every call.
     #[arg(long, value_name = "FILE", requires = "api")]
     pub token_file: Option<PathBuf>,
+    /// The certificate of the site's authority, `ca.crt`; needed where the API speaks TLS.
+    #[arg(long, value_name = "FILE", requires = "api")]
+    pub ca: Option<PathBuf>,
     /// The name of this machine, as the orchestrator calls it.
     #[arg(
         long,
@@ -74,8 +77,9 @@ pub fn run(command: ServeCsi, output: Output) -> Result<ExitCode> {
 }
 
 fn part(command: ServeCsi) -> Result<Part> {
-    let ServeCsi { mode, api, token_file, node, topology, .. } = command;
-    let site = api.zip(token_file).map(|(api, token_file)| Site { api, token_file });
+    let ServeCsi { mode, api, token_file, ca, node, topology, .. } = command;
+    let trust = ca.as_deref().map(certs::Trust::load).transpose()?;
+    let site = api.zip(token_file).map(|(api, token_file)| Site { api, token_file, trust });
     let place = csi::place(topology).context("--topology")?;
     let host = node.map(|name| Host { name, place });
     match (mode, site, host) {
