@@ -26,7 +26,10 @@ impl Api {
     }
 
     /// One question.
-    pub fn ask<T>(&self, what: impl AsyncFnOnce(&Client) -> Result<T, ApiError>) -> Result<T, ApiError> {
+    pub fn ask<T>(
+        &self,
+        what: impl AsyncFnOnce(&Client) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
         self.runtime.block_on(what(&self.client))
     }
 
@@ -79,7 +82,8 @@ impl Api {
     }
 
     pub fn snapshot(&self, volume: &str, name: &str) -> Result<control::api::types::Snapshot> {
-        let wanted = NewSnapshot { name: name.into(), volume: volume.into(), ..NewSnapshot::default() };
+        let wanted =
+            NewSnapshot { name: name.into(), volume: volume.into(), ..NewSnapshot::default() };
         Ok(self.ask(async |client| client.create_snapshot(&wanted).await)?)
     }
 

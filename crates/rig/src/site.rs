@@ -95,12 +95,7 @@ impl Rig {
         Rig::start_on(Wires::from_env(), folder, pools, network)
     }
 
-    pub fn start_on(
-        wires: Wires,
-        folder: &Path,
-        pools: &[u64],
-        network: Network,
-    ) -> Result<Rig> {
+    pub fn start_on(wires: Wires, folder: &Path, pools: &[u64], network: Network) -> Result<Rig> {
         Rig::start_as(Head::Catalog, wires, folder, pools, network)
     }
 

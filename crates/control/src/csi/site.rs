@@ -2,6 +2,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use certs::Trust;
 use thiserror::Error;
 use tonic::Status;
 
@@ -16,6 +17,8 @@ pub struct Site {
     pub api: String,
     /// Read for every call: a token that was exchanged counts at once.
     pub token_file: PathBuf,
+    /// Whose certificate the API shows; nothing: it is on this machine, and speaks plainly.
+    pub trust: Option<Trust>,
 }
 
 #[derive(Debug, Error)]
@@ -23,7 +26,7 @@ pub enum TokenError {
     #[error("the token of this driver cannot be read from {}: {reason}", path.display())]
     Read { path: PathBuf, reason: std::io::Error },
     #[error(
-        "{} has no token of the API: it is to have one line, as `pollux` told it",
+        "{} has no token of the API: it is to have one line, as `pollux token create` shows it",
         path.display()
     )]
     Strange { path: PathBuf },
@@ -38,7 +41,8 @@ impl From<TokenError> for Status {
 impl Site {
     pub fn client(&self) -> Result<Client, TokenError> {
         let token = token(&self.token_file)?;
-        Ok(Client::new(Endpoint { address: self.api.clone(), token }))
+        let (address, trust) = (self.api.clone(), self.trust.clone());
+        Ok(Client::new(Endpoint { address, token, trust }))
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use certs::Trust;
 use clap::{Args, ValueEnum};
 use control::csi::{self, Host, Options, Part, Site};
 
@@ -32,6 +33,9 @@ pub struct ServeCsi {
     /// The token for it; read for every call.
     #[arg(long, value_name = "FILE", requires = "api")]
     pub token_file: Option<PathBuf>,
+    /// The certificate of the site's authority (`ca.crt`); needed if the API is on another machine.
+    #[arg(long, value_name = "FILE", requires = "api")]
+    pub ca: Option<PathBuf>,
     /// The name of this machine, as the orchestrator calls it.
     #[arg(
         long,
@@ -74,8 +78,9 @@ pub fn run(command: ServeCsi, output: Output) -> Result<ExitCode> {
 }
 
 fn part(command: ServeCsi) -> Result<Part> {
-    let ServeCsi { mode, api, token_file, node, topology, .. } = command;
-    let site = api.zip(token_file).map(|(api, token_file)| Site { api, token_file });
+    let ServeCsi { mode, api, token_file, ca, node, topology, .. } = command;
+    let trust = ca.as_deref().map(Trust::load).transpose().context("--ca")?;
+    let site = api.zip(token_file).map(|(api, token_file)| Site { api, token_file, trust });
     let place = csi::place(topology).context("--topology")?;
     let host = node.map(|name| Host { name, place });
     match (mode, site, host) {
@@ -142,6 +147,7 @@ mod tests {
             "--mode controller --socket /s",
             "--mode controller --socket /s --api a:1",
             "--mode controller --socket /s --token-file t",
+            "--mode controller --socket /s --api a:1 --token-file t --ca nowhere",
             "--mode controller --socket /s --api a:1 --token-file t --node w",
             "--mode node --socket /s",
             "--mode node --socket /s --node w --topology z",
