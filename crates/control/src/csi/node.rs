@@ -13,13 +13,14 @@ use tonic::{Request, Response, Status};
 use super::fields::given;
 use super::topology;
 use crate::api::types::Pairs;
+use crate::controller::NODE_KEY;
 
 /// A machine that volumes are attached to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// As the orchestrator calls it; the host of attachments.
     pub name: String,
-    /// Empty: not told.
+    /// Beside its name, which is a place too.
     pub place: Pairs,
 }
 
@@ -32,11 +33,13 @@ type Answer<T> = Result<Response<T>, Status>;
 #[tonic::async_trait]
 impl Node for NodeService {
     async fn node_get_info(&self, _: Request<NodeGetInfoRequest>) -> Answer<NodeGetInfoResponse> {
-        let Host { name, place } = &self.host;
+        let mut place = self.host.place.clone();
+        // So that a replica can be asked for where its volume is used.
+        place.insert(NODE_KEY.into(), self.host.name.clone());
         Ok(Response::new(NodeGetInfoResponse {
-            node_id: name.clone(),
+            node_id: self.host.name.clone(),
             max_volumes_per_node: 0,
-            accessible_topology: (!place.is_empty()).then(|| topology::told(place)),
+            accessible_topology: Some(topology::told(&place)),
         }))
     }
 

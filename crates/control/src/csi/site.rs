@@ -17,7 +17,7 @@ pub struct Site {
     pub api: String,
     /// Read for every call: a token that was exchanged counts at once.
     pub token_file: PathBuf,
-    /// Whose certificate the API shows; nothing: it is on this machine, and speaks plainly.
+    /// Whose certificate has to be shown there; `None`: it is on this machine, and speaks plainly.
     pub trust: Option<Trust>,
 }
 
@@ -41,8 +41,7 @@ impl From<TokenError> for Status {
 impl Site {
     pub fn client(&self) -> Result<Client, TokenError> {
         let token = token(&self.token_file)?;
-        let (address, trust) = (self.api.clone(), self.trust.clone());
-        Ok(Client::new(Endpoint { address, token, trust }))
+        Ok(Client::new(Endpoint { address: self.api.clone(), token, trust: self.trust.clone() }))
     }
 }
 

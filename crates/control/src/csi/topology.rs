@@ -6,6 +6,7 @@ use tonic::Status;
 use super::status::{invalid, missing};
 use crate::api::types::Pairs;
 use crate::catalog::limits::PAIRS_MAX;
+use crate::controller::NODE_KEY;
 
 /// The longest part of a key, and the longest value (CSI).
 const PART_LEN_MAX: usize = 63;
@@ -30,8 +31,29 @@ pub fn wanted(of: Option<TopologyRequirement>) -> Result<Wanted, Status> {
     let stray = |one: &&Pairs| !accessible.is_empty() && !accessible.contains(one);
     match preferred.iter().find(stray) {
         Some(_) => Err(invalid(&format!("{FIELD}.preferred"), "one of them is not in requisite")),
-        None => Ok(Wanted { accessible, preferred }),
+        None => {
+            // Where it is used one replica is best.
+            let nodes = accessible.iter().filter(|one| one.contains_key(NODE_KEY));
+            let rather = preferred.iter().chain(nodes).cloned().collect();
+            Ok(Wanted { accessible: reach(accessible), preferred: rather })
+        }
     }
+}
+
+/// A volume is reached over the network from every node that is where it may be, so a node by itself is no
+/// bound for its replicas. None: everywhere.
+pub fn reach(segments: Vec<Pairs>) -> Vec<Pairs> {
+    let mut reach: Vec<Pairs> = Vec::new();
+    for mut segment in segments {
+        segment.remove(NODE_KEY);
+        if segment.is_empty() {
+            return Vec::new();
+        }
+        if !reach.contains(&segment) {
+            reach.push(segment);
+        }
+    }
+    reach
 }
 
 fn segments(field: &str, of: Vec<Topology>) -> Result<Vec<Pairs>, Status> {

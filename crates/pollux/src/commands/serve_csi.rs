@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use certs::Trust;
 use clap::{Args, ValueEnum};
 use control::csi::{self, Host, Options, Part, Site};
 
@@ -33,7 +32,7 @@ pub struct ServeCsi {
     /// The token for it; read for every call.
     #[arg(long, value_name = "FILE", requires = "api")]
     pub token_file: Option<PathBuf>,
-    /// The certificate of the site's authority (`ca.crt`); needed if the API is on another machine.
+    /// The certificate of the site's authority, `ca.crt`; needed where the API speaks TLS.
     #[arg(long, value_name = "FILE", requires = "api")]
     pub ca: Option<PathBuf>,
     /// The name of this machine, as the orchestrator calls it.
@@ -79,7 +78,7 @@ pub fn run(command: ServeCsi, output: Output) -> Result<ExitCode> {
 
 fn part(command: ServeCsi) -> Result<Part> {
     let ServeCsi { mode, api, token_file, ca, node, topology, .. } = command;
-    let trust = ca.as_deref().map(Trust::load).transpose().context("--ca")?;
+    let trust = ca.as_deref().map(certs::Trust::load).transpose().context("--ca")?;
     let site = api.zip(token_file).map(|(api, token_file)| Site { api, token_file, trust });
     let place = csi::place(topology).context("--topology")?;
     let host = node.map(|name| Host { name, place });

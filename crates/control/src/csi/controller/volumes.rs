@@ -154,7 +154,7 @@ pub fn room(request: GetCapacityRequest) -> Result<CapacityQuery, Status> {
     }
     let class = Class::of(&parameters.into_iter().collect(), &Pairs::new())?.or_defaults();
     let place = accessible_topology.map(|place| topology::segment("accessible_topology", place));
-    let accessible = place.transpose()?.into_iter().collect();
+    let accessible = topology::reach(place.transpose()?.into_iter().collect());
     Ok(CapacityQuery { replicas: class.replicas, pools: class.pools, accessible })
 }
 

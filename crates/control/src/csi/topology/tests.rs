@@ -24,6 +24,20 @@ fn what_is_requisite_binds_and_what_is_preferred_is_ordered() {
 }
 
 #[test]
+fn a_node_is_where_a_replica_is_best_and_no_bound() {
+    let node = |name: &str| Topology { segments: [(NODE_KEY.to_owned(), name.to_owned())].into() };
+    let requisite = vec![node("a"), node("b")];
+    let read = wanted(Some(TopologyRequirement { requisite, preferred: vec![node("b")] })).unwrap();
+    assert!(read.accessible.is_empty(), "it is reached from everywhere");
+    assert_eq!(read.preferred[0][NODE_KEY], "b");
+    let mut both = zone("z");
+    both.segments.insert(NODE_KEY.to_owned(), "a".to_owned());
+    let requisite = vec![both.clone(), both];
+    let read = wanted(Some(TopologyRequirement { requisite, preferred: vec![] })).unwrap();
+    assert_eq!(read.accessible, [pairs("z")]);
+}
+
+#[test]
 fn requirements_that_say_nothing_or_contradict_themselves_are_refused() {
     for (requisite, preferred, field) in [
         (vec![], vec![], "requisite"),
