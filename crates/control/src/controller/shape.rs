@@ -187,7 +187,11 @@ fn segment(pairs: &Pairs) -> v1::Segment {
 /// Whoever shows a credential has to show the right one.
 pub fn check_proof(volume: &v1::Volume, shown: Option<&Credential>) -> Answer<()> {
     let Some(shown) = shown else { return Ok(()) };
-    let wrong = |message: String| Err(ApiError::new(Code::Unauthenticated, message));
+    // Which tells it from a token that is not known.
+    let field = Some("credential".to_owned());
+    let wrong = |message: String| {
+        Err(ApiError { field: field.clone(), ..ApiError::new(Code::Unauthenticated, message) })
+    };
     let name = &volume.name;
     let Some(kept) = &volume.chap else {
         return wrong(format!("the volume `{name}` has no credential, and one was shown"));
