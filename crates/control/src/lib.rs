@@ -5,6 +5,8 @@
 pub mod api;
 pub mod catalog;
 pub mod controller;
+pub mod csi;
 mod hex;
+pub mod parameters;
 pub mod serve;
 pub mod steps;

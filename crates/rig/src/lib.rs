@@ -4,6 +4,7 @@
 //! [`load::Load`] writes what it can check, and [`links`] takes the wire between two nodes away.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod links;
 pub mod load;
 pub mod nbd;

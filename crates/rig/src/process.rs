@@ -45,12 +45,12 @@ pub struct Process {
 impl Process {
     pub fn start(folder: &Path, recipe: Recipe) -> Result<Process> {
         let mut process = Process { recipe, folder: folder.into(), child: None };
-        process.begin()?;
+        process.begin(&[])?;
         process.wait_ready()?;
         Ok(process)
     }
 
-    fn begin(&mut self) -> Result<()> {
+    fn begin(&mut self, variables: &[(&str, &str)]) -> Result<()> {
         if self.ready().exists() {
             fs::remove_file(self.ready())?;
         }
@@ -59,6 +59,7 @@ impl Process {
         let child = Command::new(program)
             .args(words)
             .env("NO_COLOR", "1")
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -140,9 +141,28 @@ impl Process {
     }
 
     pub fn restart(&mut self) -> Result<()> {
+        self.restart_with(&[])
+    }
+
+    /// With these variables in its environment, until it is started anew.
+    pub fn restart_with(&mut self, variables: &[(&str, &str)]) -> Result<()> {
         self.kill9();
-        self.begin()?;
+        self.begin(variables)?;
         self.wait_ready()
+    }
+
+    /// Until it has ended by itself.
+    pub fn wait_end(&mut self, patience: Duration) -> Result<()> {
+        let begun = Instant::now();
+        let Some(child) = self.child.as_mut() else { return Ok(()) };
+        while child.try_wait()?.is_none() {
+            if begun.elapsed() > patience {
+                bail!("{} still runs after {patience:?}", self.recipe.name);
+            }
+            thread::sleep(PAUSE);
+        }
+        self.kill9();
+        Ok(())
     }
 
     fn ready(&self) -> &Path {

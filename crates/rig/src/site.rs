@@ -8,16 +8,19 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use certs::Identity;
 
+use crate::api::Api;
 use crate::links::Network;
 use crate::load::Finder;
 use crate::operator::Operator;
 use crate::process::{Process, Recipe, Watchdog, pollux};
 
 const CATALOG: u16 = 7460;
+const API: u16 = 7470;
 const PEERS: u16 = 7461;
 const ADMIN: u16 = 7462;
 const NBD: u16 = 10809;
@@ -43,6 +46,38 @@ impl Wires {
     }
 }
 
+/// What the catalog is a part of.
+#[derive(Clone, Copy, Debug)]
+enum Head<'a> {
+    Catalog,
+    Control(&'a [&'a str]),
+}
+
+impl Head<'_> {
+    fn name(self) -> String {
+        match self {
+            Head::Catalog => "catalog".into(),
+            Head::Control(_) => "control".into(),
+        }
+    }
+
+    fn words(self, folder: &Path, network: &Network) -> Vec<OsString> {
+        let at = |port| SocketAddr::new(network.catalog(), port).to_string();
+        let mut words: Vec<OsString> = vec![pollux().into(), "serve".into(), self.name().into()];
+        words.extend(["--file".into(), folder.join("catalog.db").into()]);
+        words.extend(["--ready-file".into(), folder.join("catalog.addr").into()]);
+        match self {
+            Head::Catalog => words.extend(["--listen".into(), at(CATALOG).into()]),
+            Head::Control(options) => {
+                words.extend(["--catalog".into(), at(CATALOG).into()]);
+                words.extend(["--api".into(), at(API).into()]);
+                words.extend(options.iter().map(OsString::from));
+            }
+        }
+        words
+    }
+}
+
 #[derive(Debug)]
 pub struct Rig {
     // Fields are dropped in this order: processes before the network that they use.
@@ -60,7 +95,20 @@ impl Rig {
         Rig::start_on(Wires::from_env(), folder, pools, network)
     }
 
-    pub fn start_on(
+    pub fn start_on(wires: Wires, folder: &Path, pools: &[u64], network: Network) -> Result<Rig> {
+        Rig::start_as(Head::Catalog, wires, folder, pools, network)
+    }
+
+    /// With a controller, which is told these options.
+    pub fn start_controlled(folder: &Path, pools: &[u64], options: &[&str]) -> Result<Rig> {
+        let network = Network::loopback();
+        let rig = Rig::start_as(Head::Control(options), Wires::Plain, folder, pools, network)?;
+        rig.api()?.wait_nodes(pools.len(), Duration::from_secs(30))?;
+        Ok(rig)
+    }
+
+    fn start_as(
+        head: Head<'_>,
         wires: Wires,
         folder: &Path,
         pools: &[u64],
@@ -72,23 +120,12 @@ impl Rig {
         fs::create_dir_all(folder)?;
         let watchdog = Watchdog::over(folder)?;
         network.up(pools.len())?;
-        let at = SocketAddr::new(network.catalog(), CATALOG).to_string();
         if wires == Wires::Tls {
             certify(folder, pools.len())?;
         }
-        let mut words: Vec<OsString> = vec![
-            pollux().into(),
-            "serve".into(),
-            "catalog".into(),
-            "--file".into(),
-            folder.join("catalog.db").into(),
-            "--listen".into(),
-            at.into(),
-            "--ready-file".into(),
-            folder.join("catalog.addr").into(),
-        ];
+        let mut words = head.words(folder, &network);
         words.extend(tls_option(wires, folder, "catalog"));
-        let recipe = Recipe { name: "catalog".into(), words, ready: folder.join("catalog.addr") };
+        let recipe = Recipe { name: head.name(), words, ready: folder.join("catalog.addr") };
         let catalog = Process::start(folder, recipe)?;
         let folder = folder.into();
         let mut rig =
@@ -99,6 +136,12 @@ impl Rig {
         // A node is ready before the catalog knows it.
         rig.operator()?.wait_known(pools.len())?;
         Ok(rig)
+    }
+
+    /// The API of a site that has a controller.
+    pub fn api(&self) -> Result<Api> {
+        let address = SocketAddr::new(self.network.catalog(), API).to_string();
+        Api::new(&address, &self.folder.join("admin.token"))
     }
 
     fn add_node(&mut self, id: u64, pool_size: u64) -> Result<()> {

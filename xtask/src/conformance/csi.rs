@@ -56,17 +56,39 @@ struct Plugin {
     node: String,
 }
 
-/// The only place that knows how our processes are started.
-fn start_plugin(site: &mut Site) -> Result<Plugin> {
-    let catalog = site.catalog().to_owned();
-    site.spawn("control", &["serve", "control", "--catalog", &catalog])?;
+/// Controller and node in one process, as a small site has them.
+fn start_plugin(site: &mut Site, api: &str) -> Result<Plugin> {
     let socket = site.folder().join("csi.sock");
+    let token = site.folder().join("admin.token").display().to_string();
     let path = socket.display().to_string();
-    let words = ["serve", "csi", "--mode", "controller", "--socket", &path, "--catalog", &catalog];
+    let words = ["serve", "csi", "--mode", "all", "--node", "node-1", "--socket", &path];
+    let words = [&words[..], &["--api", api, "--token-file", &token]].concat();
     site.spawn("csi", &words)?;
     site.wait_for_socket(&socket)?;
     // Also in specs of controllers the suite asks for a node, and unpublishes what it deletes.
     Ok(Plugin { controller: format!("unix://{path}"), node: format!("unix://{path}") })
+}
+
+/// What a class's secrets would be, with every call that takes one: the credential of the volume.
+const SECRETS: [&str; 11] = [
+    "CreateVolumeSecret",
+    "DeleteVolumeSecret",
+    "ControllerPublishVolumeSecret",
+    "ControllerUnpublishVolumeSecret",
+    "ControllerValidateVolumeCapabilitiesSecret",
+    "NodeStageVolumeSecret",
+    "NodePublishVolumeSecret",
+    "CreateSnapshotSecret",
+    "DeleteSnapshotSecret",
+    "ControllerExpandVolumeSecret",
+    "ListSnapshotsSecret",
+];
+
+fn write_secrets(path: &Path) -> Result<()> {
+    let pair =
+        "  node.session.auth.username: sanity\n  node.session.auth.password: not-a-real-secret\n";
+    let text: String = SECRETS.iter().map(|call| format!("{call}:\n{pair}")).collect();
+    Ok(fs::write(path, text)?)
 }
 
 pub fn run(log: &str) -> Result<Totals> {
@@ -75,8 +97,9 @@ pub fn run(log: &str) -> Result<Totals> {
         return Ok(Totals { skipped: 1, ..Totals::default() });
     }
     let sanity = tools::install_go(MODULE, VERSION, log)?;
-    let mut site = Site::start("csi")?;
-    let plugin = start_plugin(&mut site)?;
+    let (mut site, api) = Site::start_controlled("csi")?;
+    let plugin = start_plugin(&mut site, &api)?;
+    write_secrets(&site.folder().join("secrets.yaml"))?;
     let report = site.folder().join("csi-sanity.json");
     sanity_run(&sanity, &plugin, site.folder(), &report, log)?;
     let text = fs::read_to_string(&report).context("the suite did not come to its end")?;
@@ -101,6 +124,7 @@ fn sanity_run(
         .arg(&format!("--csi.controllerendpoint={}", plugin.controller))
         .arg(&format!("--csi.mountdir={}", folder.join("mount").display()))
         .arg(&format!("--csi.stagingdir={}", folder.join("staging").display()))
+        .arg(&format!("--csi.secrets={}", folder.join("secrets.yaml").display()))
         .arg(&format!("--csi.testvolumesize={VOLUME_BYTES}"))
         .arg(&format!("--csi.testvolumeexpandsize={}", 2 * VOLUME_BYTES))
         .arg("--ginkgo.no-color")

@@ -1,4 +1,4 @@
-//! A site of real processes: a catalog and three nodes, in a folder that goes with them.
+//! A site of real processes: a catalog or a control plane, and three nodes, in a folder that goes with them.
 use std::env;
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -30,36 +30,52 @@ fn binary() -> PathBuf {
 }
 
 impl Site {
+    /// A catalog and nodes, for whoever does each step by hand.
     pub fn start(name: &str) -> Result<Site> {
+        let mut site = Site::empty(name)?;
+        let ready = site.serve("catalog", &["--listen", "127.0.0.1:0"])?;
+        site.catalog = wait_for(&ready)?.trim().to_owned();
+        site.start_nodes()?;
+        Ok(site)
+    }
+
+    /// With a controller; where its API is.
+    pub fn start_controlled(name: &str) -> Result<(Site, String)> {
+        let mut site = Site::empty(name)?;
+        let addresses = ["--catalog", "127.0.0.1:0", "--api", "127.0.0.1:0"];
+        let ready = site.serve("control", &addresses)?;
+        let at: Value = serde_json::from_str(&wait_for(&ready)?)?;
+        let address = |of: &str| at[of].as_str().map(str::to_owned).context("no address");
+        site.catalog = address("catalog")?;
+        site.start_nodes()?;
+        let api = address("api")?;
+        Ok((site, api))
+    }
+
+    fn empty(name: &str) -> Result<Site> {
         let folder = env::temp_dir().join(format!("pollux-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
-        let mut site = Site {
+        Ok(Site {
             folder,
             catalog: String::new(),
             children: Vec::new(),
             names: Vec::new(),
             nodes: Vec::new(),
-        };
-        let ready = site.folder.join("catalog.ready");
-        let file = site.folder.join("catalog.db");
-        site.spawn(
-            "catalog",
-            &[
-                "serve",
-                "catalog",
-                "--listen",
-                "127.0.0.1:0",
-                "--file",
-                &text(&file),
-                "--ready-file",
-                &text(&ready),
-            ],
-        )?;
-        site.catalog = wait_for(&ready)?.trim().to_owned();
-        for id in 1..=NODES {
-            site.start_node(id)?;
-        }
-        Ok(site)
+        })
+    }
+
+    /// Starts what keeps the catalog; the file that it writes when it is ready.
+    fn serve(&mut self, what: &str, options: &[&str]) -> Result<PathBuf> {
+        let (ready, file) = (self.folder.join("head.ready"), self.folder.join("catalog.db"));
+        let (ready_text, file_text) = (text(&ready), text(&file));
+        let mut words = vec!["serve", what, "--file", &file_text, "--ready-file", &ready_text];
+        words.extend(options);
+        self.spawn(what, &words)?;
+        Ok(ready)
+    }
+
+    fn start_nodes(&mut self) -> Result<()> {
+        (1..=NODES).try_for_each(|id| self.start_node(id))
     }
 
     fn start_node(&mut self, id: u64) -> Result<()> {

@@ -6,7 +6,7 @@
 mod check;
 mod file;
 mod judge;
-mod limits;
+pub(crate) mod limits;
 mod refusals;
 mod serve;
 mod service;

@@ -251,7 +251,8 @@ impl Controller {
             let thing = (v1::Kind::Snapshot, of.name.clone());
             self.care_for(working, thing, move |this| async move { this.drop_snapshot(&of).await });
         } else if of.at.is_none() {
-            let thing = (v1::Kind::Snapshot, of.name.clone());
+            // While it is taken, its volume is claimed.
+            let thing = (v1::Kind::Volume, source);
             self.care_for(
                 working,
                 thing,

@@ -47,6 +47,8 @@ use crate::api::{ApiError, Code};
 use crate::steps::faults::Faults;
 use crate::steps::{Site, StepError};
 
+pub use placement::NODE_KEY;
+
 use books::{Books, Kept, Known};
 use busy::{Busy, Thing};
 use care::Worries;

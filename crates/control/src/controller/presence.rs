@@ -106,6 +106,17 @@ impl Pulse {
         }
     }
 
+    /// What somebody who asked for one of its targets was told.
+    pub fn heard_target(&self, id: u64, at: Instant, target: v1::TargetStatus) {
+        let Some(uid) = target.volume.as_ref().map(|volume| volume.uid.clone()) else { return };
+        // Without a list nothing is known of its other targets, and must not seem to be.
+        let mut lives = self.lives();
+        let list = lives.get_mut(&id).and_then(|life| life.targets.as_mut());
+        if let Some((_, targets)) = list.filter(|(told, _)| *told <= at) {
+            Arc::make_mut(targets).insert(uid, target);
+        }
+    }
+
     pub fn presence(&self, id: u64, now: Instant) -> Presence {
         self.lives().get(&id).map_or(Presence::Unknown, |life| self.judge(life, now))
     }

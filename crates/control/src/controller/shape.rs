@@ -62,7 +62,7 @@ impl Shape {
             compression: self.compression.clone(),
             quorum: Some(v1::Quorum {
                 role: v1::Role::Primary.into(),
-                membership: Some(v1::Membership::default()),
+                membership: Some(crate::steps::nobody()),
                 ..v1::Quorum::default()
             }),
             ..v1::Volume::default()

@@ -246,8 +246,12 @@ impl Controller {
     async fn wait_serving(&self, name: &str) -> Answer<()> {
         let until = Instant::now() + self.settings.patience;
         loop {
+            let asked = Instant::now();
             let why = match self.site.target(name).await {
-                Ok(target) if target.serving => return Ok(()),
+                Ok(target) if target.serving => {
+                    self.pulse.heard_target(target.node, asked, target);
+                    return Ok(());
+                }
                 Ok(target) => target.held_because.unwrap_or_else(|| "it is not ready yet".into()),
                 Err(error) => error.to_string(),
             };

@@ -199,7 +199,7 @@ pub(super) async fn present(
 }
 
 /// The membership of a volume whose replicas are not made yet.
-pub(super) fn nobody() -> v1::Membership {
+pub fn nobody() -> v1::Membership {
     v1::Membership { version: 0, voters: Some(v1::Voters::default()), next: None }
 }
 

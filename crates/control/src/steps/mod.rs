@@ -20,7 +20,7 @@ use proto::v1::object::Body;
 use proto::v1::swap_request::Change;
 
 pub use clones::NewClone;
-pub use create::NewVolume;
+pub use create::{NewVolume, nobody};
 pub use delete::{Left, Manner};
 pub use error::StepError;
 pub use nodes::{Admin, Says};

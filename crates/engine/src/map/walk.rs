@@ -105,6 +105,8 @@ pub struct Walk {
     stack: Vec<Frame>,
     entering: Option<Entering>,
     begun: bool,
+    /// What the other maps have at a granule; kept for its memory.
+    entries: Vec<Entry>,
     /// Pages that were entered, and those that are behind the walk.
     pub pages: u64,
     pub passed: u64,
@@ -125,6 +127,7 @@ impl Walk {
             stack: Vec::new(),
             entering: None,
             begun: false,
+            entries: Vec::new(),
             pages: 0,
             passed: 0,
         }
@@ -291,10 +294,12 @@ impl Walk {
         let (level, stamp) = (top.level, top.stamp);
         let index = top.index * FAN_OUT as u64 + at as u64;
         if level == 0 {
-            let others: Vec<Entry> = top.others.iter().map(|other| other.entry(at)).collect();
+            self.entries.clear();
+            self.entries.extend(top.others.iter().map(|other| other.entry(at)));
+            let others = &self.entries[..];
             let found = entry(&top.page, at);
             let changed = found.changed().max(stamp);
-            let seen = Seen { span: index..index + 1, changed, others: &others };
+            let seen = Seen { span: index..index + 1, changed, others };
             return (!guide.entry(found, &seen)).then_some(WalkStep::Stopped(Granule(index)));
         }
         let others: Vec<Other> = top.others.iter().map(|other| other.child(level, at)).collect();

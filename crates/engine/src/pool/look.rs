@@ -13,9 +13,9 @@ use crate::volume::MapRoot;
 /// Ranges of one answer at the most: a megabyte of memory.
 const RANGES_MAX: usize = 1 << 15;
 
-/// Pages of one answer to what changed, however few ranges it may have: some ten times the height of a
-/// map, so that every answer gets on, and about a millisecond where all of them are in memory.
-const PAGES_MIN: usize = 256;
+/// Pages of one answer to what changed, however few ranges it may have: many times the height of a map, so
+/// that every answer gets on, and less than a millisecond where all of them are in memory.
+const PAGES_MIN: usize = 64;
 
 /// A question under way.
 pub struct Look {

@@ -200,7 +200,7 @@ pub enum Op {
         state: Option<Vec<u8>>,
     },
     /// What changed in a snapshot's content, at most `max` ranges from `from` on and before `to`,
-    /// or the end. No more map pages are looked into than so many either, or than 256: there may be
+    /// or the end. No more map pages are looked into than so many either, or than 64: there may be
     /// fewer ranges, even none, before all of it was looked at.
     Changed {
         snapshot: SnapshotId,

@@ -91,7 +91,7 @@ pub enum ServeError {
          with `pollux certs issue node-{id}`"
     )]
     OtherName { found: Name, id: NodeId },
-    #[error("the topology of the node: {0}")]
+    #[error(transparent)]
     Topology(#[from] TopologyError),
     #[error(transparent)]
     Connect(#[from] certs::ConnectError),

@@ -1,8 +1,8 @@
 //! What snapshots have, and how they differ: told in parts.
 //!
 //! Whoever asks gets a part of the answer for a bounded number of map pages, and where to go on. A pool
-//! looks at one question at a time and at some hundred pages in a turn; others have their turn in
-//! between. So nobody who reads or writes waits for them.
+//! looks at one question at a time, and at some pages of its map; then everybody else has a turn. So nobody who
+//! reads or writes waits for long.
 use block::{ByteLen, ByteOffset};
 use replication::store::{StoreError, StoreReply};
 use replication::words::VolumeUid;
@@ -12,11 +12,12 @@ use super::orders::{Answer, Refusal};
 use super::pools::OwnWork;
 use crate::store::{Compared, Point};
 
-/// Ranges that the engine is asked for at once. It looks into 256 pages for so many.
-const AT_ONCE: usize = 256;
+/// Ranges that the engine is asked for at once. It looks into as many pages for them, which takes some
+/// hundred microseconds.
+const AT_ONCE: usize = 64;
 
 /// How often the engine is asked for one answer.
-const STEPS: usize = 16;
+const STEPS: usize = 64;
 
 /// Questions that may wait in a pool.
 const WAITING_MAX: usize = 64;

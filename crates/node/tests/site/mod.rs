@@ -1,5 +1,6 @@
 //! Shards on threads of this process, with real pools and sockets, and a catalog in memory: it has
 //! the catalog's rules and nothing else. Processes with the real catalog are tested elsewhere.
+#![allow(dead_code, reason = "each test that includes this uses a part of it")]
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ use mio::Poll;
 use mio::net::TcpListener;
 use node::records::{Access, VolumeRecord};
 use node::shard::{
-    Config, Listener, Order, PoolPlace, Refusal, ReplicaSpec, Report, Sender, Service, Shard,
-    ShardStatus, kernel_boot,
+    Config, Extents, ExtentsAsk, Listener, Order, PoolPlace, Refusal, ReplicaSpec, Report, Sender,
+    Service, Shard, ShardStatus, kernel_boot,
 };
 use replication::catalog::{CatalogAnswer, CatalogAsk, VolumeObject};
 use replication::client::{Command, CommandAnswer};
@@ -64,7 +65,7 @@ impl Site {
     /// Starts a node with one pool, which is made if it is not there.
     pub fn start(&mut self, id: u64, pool_size: u64) {
         let node = NodeId(id);
-        let path = self.dir.join(format!("pool{id}"));
+        let path = self.pool(id);
         if !path.exists() {
             make_pool(&path, pool_size);
         }
@@ -161,15 +162,33 @@ impl Site {
 
     /// Takes a snapshot; where it is.
     pub fn snapshot(&self, volume: VolumeUid, on: u64, uid: [u8; 16]) -> Position {
-        let spec = SnapshotSpec { uid: SnapshotUid(uid), name: "then".into(), created: 0 };
+        // Its uid is in its name: a volume has no two of one name.
+        let name = format!("then-{}", uid[0]);
+        let spec = SnapshotSpec { uid: SnapshotUid(uid), name, created: 0 };
+        self.command(volume, on, Command::Snapshot(spec))
+    }
+
+    /// Runs a command at the target of a volume; where it was done.
+    pub fn command(&self, volume: VolumeUid, on: u64, command: Command) -> Position {
         let (answer, answered) = channel();
         let reply = Box::new(move |result| answer.send(result).unwrap());
-        let command = Command::Snapshot(spec);
         self.nodes[&NodeId(on)].shard.send(Order::Command { volume, command, reply });
         match answered.recv().unwrap() {
             Ok(CommandAnswer::Done { at }) => at,
-            other => panic!("a snapshot ended as {other:?}"),
+            other => panic!("a command ended as {other:?}"),
         }
+    }
+
+    /// A part of what a snapshot has, as the replica of a node has it.
+    pub fn extents(&self, on: u64, ask: ExtentsAsk) -> Result<Extents, Refusal> {
+        let (answer, answered) = channel();
+        let answer = Box::new(move |result| answer.send(result).unwrap());
+        self.nodes[&NodeId(on)].shard.send(Order::Extents { ask, answer });
+        answered.recv().unwrap()
+    }
+
+    pub fn pool(&self, id: u64) -> PathBuf {
+        self.dir.join(format!("pool{id}"))
     }
 
     /// Until so many replicas vote.

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::direct::CatalogArgs;
 use crate::commands::serve_catalog::ServeCatalog;
 use crate::commands::serve_control::ServeControl;
+use crate::commands::serve_csi::ServeCsi;
 use crate::commands::stop::ParentPipe;
 
 #[derive(Debug, Subcommand)]
@@ -15,6 +16,8 @@ pub enum Serve {
     Catalog(ServeCatalog),
     /// The control plane of a site: catalog, controller, API.
     Control(Box<ServeControl>),
+    /// The driver by which an orchestrator has volumes of the site.
+    Csi(ServeCsi),
     /// The data plane of one machine: pools, replicas, targets.
     Node(Box<ServeNode>),
 }

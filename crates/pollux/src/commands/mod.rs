@@ -6,6 +6,7 @@ mod disk;
 mod logging;
 pub mod serve_catalog;
 pub mod serve_control;
+pub mod serve_csi;
 mod serve_node;
 mod site;
 pub mod stop;
@@ -40,6 +41,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Certs(command) => certs::run(&command, cli.output),
         Command::Serve(Serve::Catalog(catalog)) => serve_catalog::run(&catalog, cli.output),
         Command::Serve(Serve::Control(arguments)) => serve_control::run(*arguments),
+        Command::Serve(Serve::Csi(csi)) => serve_csi::run(csi, cli.output),
         Command::Serve(Serve::Node(arguments)) => serve_node::run(*arguments),
         Command::Demo { seed } => demo::run(seed, cli.output),
         Command::Completions { shell } => completions(shell),

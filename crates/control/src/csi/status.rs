@@ -1,0 +1,115 @@
+//! What the site refuses, in the codes of gRPC; and the refusals of this layer.
+use tonic::{Code, Status};
+
+use crate::api::{self, ApiError};
+use crate::parameters::{ParameterError, shown};
+
+/// The field by which the API says that the caller's secrets are meant, not the token of this driver.
+const CREDENTIAL: &str = "credential";
+
+/// The one place where codes of the API become codes of gRPC.
+fn code(code: api::Code) -> Code {
+    match code {
+        api::Code::Invalid => Code::InvalidArgument,
+        api::Code::NotFound => Code::NotFound,
+        api::Code::AlreadyExists => Code::AlreadyExists,
+        api::Code::Busy => Code::Aborted,
+        api::Code::OutOfSpace => Code::ResourceExhausted,
+        api::Code::OutOfRange => Code::OutOfRange,
+        api::Code::InUse => Code::FailedPrecondition,
+        api::Code::Unavailable => Code::Unavailable,
+        api::Code::Unauthenticated => Code::Unauthenticated,
+        api::Code::Forbidden => Code::PermissionDenied,
+        api::Code::Internal => Code::Internal,
+    }
+}
+
+/// The answer of the API that is not what was asked for.
+pub fn refused(error: ApiError) -> Status {
+    let text = match error.code {
+        api::Code::Unauthenticated if error.field.as_deref() != Some(CREDENTIAL) => {
+            format!("the site does not take the token of this driver (--token-file): {error}")
+        }
+        api::Code::Forbidden => {
+            format!("the token of this driver (--token-file) has too low a role: {error}")
+        }
+        _ => error.message,
+    };
+    Status::new(code(error.code), text)
+}
+
+/// The same; what is not there is nothing to complain about.
+pub fn unless_missing<T>(answer: Result<T, ApiError>) -> Result<Option<T>, Status> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.code == api::Code::NotFound => Ok(None),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+pub fn missing(field: &str) -> Status {
+    Status::invalid_argument(format!("{field} is missing"))
+}
+
+pub fn invalid(field: &str, problem: impl std::fmt::Display) -> Status {
+    Status::invalid_argument(format!("{field}: {problem}"))
+}
+
+pub fn not_found(kind: &str, id: &str) -> Status {
+    Status::not_found(format!("there is no {kind} `{}`", shown(id)))
+}
+
+/// It is under way: the caller asks again.
+pub fn not_yet(what: impl std::fmt::Display) -> Status {
+    Status::aborted(format!("{what}: ask again"))
+}
+
+impl From<ParameterError> for Status {
+    fn from(error: ParameterError) -> Status {
+        Status::invalid_argument(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_of_the_api_has_one_of_grpc() {
+        for (of_api, of_grpc) in [
+            (api::Code::Invalid, Code::InvalidArgument),
+            (api::Code::NotFound, Code::NotFound),
+            (api::Code::AlreadyExists, Code::AlreadyExists),
+            (api::Code::Busy, Code::Aborted),
+            (api::Code::OutOfSpace, Code::ResourceExhausted),
+            (api::Code::OutOfRange, Code::OutOfRange),
+            (api::Code::InUse, Code::FailedPrecondition),
+            (api::Code::Unavailable, Code::Unavailable),
+            (api::Code::Unauthenticated, Code::Unauthenticated),
+            (api::Code::Forbidden, Code::PermissionDenied),
+            (api::Code::Internal, Code::Internal),
+        ] {
+            let status = refused(ApiError::new(of_api, "because"));
+            assert_eq!(status.code(), of_grpc, "{of_api:?}");
+            assert!(status.message().contains("because"), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_refused_token_is_ours_and_a_refused_credential_the_callers() {
+        let error = ApiError::new(api::Code::Unauthenticated, "no");
+        assert!(refused(error.clone()).message().contains("token of this driver"));
+        let error = ApiError { field: Some("credential".into()), ..error };
+        let status = refused(error);
+        assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "no"));
+    }
+
+    #[test]
+    fn what_is_missing_is_no_refusal_where_nothing_is_wanted() {
+        let missing = ApiError::not_found("volume", "x");
+        assert_eq!(unless_missing::<()>(Err(missing)).unwrap(), None);
+        assert_eq!(unless_missing(Ok(1)).unwrap(), Some(1));
+        let busy = unless_missing::<()>(Err(ApiError::busy("volume", "x"))).unwrap_err();
+        assert_eq!(busy.code(), Code::Aborted);
+    }
+}
