@@ -129,9 +129,11 @@ impl Operation {
         let make = |name: &str| api.create(name, 16 * MIB, 3).map(|_| ());
         match self {
             Operation::Create => Ok(()),
-            Operation::Copy | Operation::Grow | Operation::More | Operation::Delete | Operation::Snapshot => {
-                make("a")
-            }
+            Operation::Copy
+            | Operation::Grow
+            | Operation::More
+            | Operation::Delete
+            | Operation::Snapshot => make("a"),
             Operation::Fewer => {
                 api.create("a", 16 * MIB, 4)?;
                 api.wait_healthy("a", PATIENCE).map(|_| ())
@@ -195,7 +197,9 @@ impl Operation {
         let healthy = |name: &str, copies: usize| {
             api.wait_volume(name, "it to be whole", PATIENCE, |volume: &Volume| {
                 let voting = volume.copies.iter().filter(|copy| copy.votes).count();
-                volume.state.health == Health::Healthy && voting == copies && volume.copies.len() == copies
+                volume.state.health == Health::Healthy
+                    && voting == copies
+                    && volume.copies.len() == copies
             })
             .map(|_| ())
         };
@@ -215,8 +219,12 @@ impl Operation {
             Operation::Fewer => healthy("a", 3),
             Operation::Delete => gone(api.ask(async |it| it.volume("a").await).map(|_| ())),
             Operation::DeleteClone => gone(api.ask(async |it| it.volume("b").await).map(|_| ())),
-            Operation::DeleteSnapshot => gone(api.ask(async |it| it.snapshot("s").await).map(|_| ())),
-            Operation::DeleteCut => gone(api.ask(async |it| it.group_snapshot("g").await).map(|_| ())),
+            Operation::DeleteSnapshot => {
+                gone(api.ask(async |it| it.snapshot("s").await).map(|_| ()))
+            }
+            Operation::DeleteCut => {
+                gone(api.ask(async |it| it.group_snapshot("g").await).map(|_| ()))
+            }
             Operation::Snapshot => {
                 let snapshot = api.ask(async |it| it.snapshot("s").await)?;
                 ensure!(snapshot.ready && snapshot.size == 16 * MIB, "{snapshot:?}");
@@ -234,8 +242,10 @@ impl Operation {
 /// No volume has a snapshot that the catalog does not know.
 fn no_strays(rig: &Rig) -> Result<()> {
     let operator = rig.operator()?;
-    let known = operator.ask(async |site| Ok(site.client().list(proto::v1::Kind::Snapshot).await?))?;
-    let known: BTreeSet<String> = known.into_iter().filter_map(|it| it.key).map(|it| it.name).collect();
+    let known =
+        operator.ask(async |site| Ok(site.client().list(proto::v1::Kind::Snapshot).await?))?;
+    let known: BTreeSet<String> =
+        known.into_iter().filter_map(|it| it.key).map(|it| it.name).collect();
     for found in operator.ask(async |site| site.volumes().await)? {
         let name = &found.volume.name;
         let has = operator.insist(PATIENCE, async |site| site.snapshots(name).await)?;
@@ -283,7 +293,8 @@ fn nothing_left(rig: &Rig, api: &Api) -> Result<()> {
         }
         for node in operator.ask(async |site| site.nodes().await)? {
             let replicas = operator.ask(async |site| {
-                let all = site.admin(&node)?.list_replicas(proto::v1::ListReplicasRequest {}).await?;
+                let all =
+                    site.admin(&node)?.list_replicas(proto::v1::ListReplicasRequest {}).await?;
                 Ok(all.into_inner().replicas)
             })?;
             left.extend(replicas.iter().map(|it| format!("{} on {}", it.replica, node.name)));

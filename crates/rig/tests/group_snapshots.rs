@@ -171,7 +171,9 @@ fn a_group_snapshot_is_one_moment() {
     let counts = load.end().unwrap();
     holds.sort_unstable();
     let (median, worst) = (holds[SNAPSHOTS / 2], holds[SNAPSHOTS - 1]);
-    println!("{SNAPSHOTS} snapshots, writers and witnesses {counts:?}; held {median} us, at worst {worst} us");
+    println!(
+        "{SNAPSHOTS} snapshots, writers and witnesses {counts:?}; held {median} us, at worst {worst} us"
+    );
     let seen = look_at_all(&rig, &api, SNAPSHOTS).unwrap();
     assert!(seen > SNAPSHOTS as u64, "the load went on between snapshots: {seen}");
 }

@@ -107,8 +107,12 @@ impl Loss {
         self.rig.kill9(holder);
         self.moved(holder)?;
         let replaced = |volume: &Volume| {
-            let nodes: Vec<&str> =
-                volume.copies.iter().filter(|copy| copy.votes).map(|copy| copy.node.as_str()).collect();
+            let nodes: Vec<&str> = volume
+                .copies
+                .iter()
+                .filter(|copy| copy.votes)
+                .map(|copy| copy.node.as_str())
+                .collect();
             volume.state.health == Health::Healthy
                 && nodes.contains(&node_name(outsider).as_str())
                 && !nodes.contains(&node_name(holder).as_str())
