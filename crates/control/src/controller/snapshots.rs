@@ -102,7 +102,7 @@ impl Controller {
             }
             Source::Volume { id } => {
                 let volume = self.usable(id)?;
-                let name = format!("copy-{}", crate::hex::encode(owner));
+                let name = super::volumes::copy_name(owner);
                 let named = Named { name, title: String::new() };
                 let mut wanted = new_snapshot(&volume, &named, Default::default());
                 wanted.owner = owner.to_vec();

@@ -39,19 +39,23 @@ impl Controller {
 
     async fn create(&self, shape: &Shape) -> Answer<Volume> {
         let name = &shape.named.name;
-        let found = match self.site.volume(name).await? {
+        let group = shape.asked.group.as_deref();
+        let group = group.map(|id| self.group_with_room(id)).transpose()?;
+        let (found, is_new) = match self.site.volume(name).await? {
             Some(found) => {
                 self.same(shape, &found.volume)?;
-                found
+                (found, false)
             }
-            None => self.intend(shape).await?,
+            None => (self.intend(shape).await?, true),
         };
         let made = match self.finish(&found.volume).await {
             Ok(made) => made,
-            Err(error) => return Err(self.undo(&found.volume, error).await),
+            // What was there before may have content.
+            Err(error) if is_new => return Err(self.undo(&found.volume, error).await),
+            Err(error) => return Err(error),
         };
-        if let Some(group) = &shape.asked.group {
-            self.enter_group(group, &made.volume).await?;
+        if let Some(group) = group {
+            self.enter_group(&group, &made.volume).await?;
         }
         self.volume(name)
     }
@@ -64,6 +68,7 @@ impl Controller {
                 format!("the volume `{name}` is being deleted: ask again when it is gone");
             return Err(ApiError::new(Code::Busy, message));
         }
+        check_proof(found, shape.asked.chap.as_ref())?;
         let differs = shape.differs_from(found).or_else(|| self.source_differs(shape, found));
         match differs {
             None => Ok(()),
@@ -89,7 +94,8 @@ impl Controller {
             Some(Source::Volume { id }) => {
                 let volume = self.books.get::<v1::Volume>(id);
                 let of = origin.and_then(|origin| origin.volume.as_ref());
-                volume.is_some_and(|it| of.is_some_and(|of| of.uid == it.uid))
+                let is_copy = origin.is_some_and(|it| it.snapshot_name == copy_name(&found.uid));
+                is_copy && volume.is_some_and(|it| of.is_some_and(|of| of.uid == it.uid))
             }
         };
         (!same).then_some("source")
@@ -121,6 +127,12 @@ impl Controller {
         uid: Vec<u8>,
     ) -> Answer<v1::Volume> {
         let of = snapshot.volume.clone().unwrap_or_default();
+        let source = self.find::<v1::Volume>(&of.name)?;
+        // Whoever may not use the source may not use a copy of it either.
+        if source.chap.is_some() {
+            check_proof(&source, shape.asked.chap.as_ref())?;
+        }
+        let size = sized(shape.asked.size, None, source.block_size, snapshot.size)?;
         if shape.size_limit.is_some_and(|limit| limit < snapshot.size) {
             let message =
                 format!("the source has {} bytes, which is above the limit", snapshot.size);
@@ -131,7 +143,7 @@ impl Controller {
         }
         let size = match shape.asked.size {
             0 => None,
-            size if size < snapshot.size => {
+            _ if size < snapshot.size => {
                 let message = format!(
                     "the source has {} bytes: a volume of {size} is too small",
                     snapshot.size
@@ -141,7 +153,7 @@ impl Controller {
                     ..ApiError::new(Code::OutOfRange, message)
                 });
             }
-            _ => Some(shape.size),
+            _ => Some(size),
         };
         let wanted = NewClone {
             name: shape.named.name.clone(),
@@ -155,7 +167,17 @@ impl Controller {
             let problem = format!("a copy has that of its source, {}", volume.block_size);
             return Err(ApiError::invalid("blockSize", problem));
         }
+        let compression = shape.asked.compression.as_ref();
+        if compression.is_some_and(|compression| *compression != volume.compression) {
+            let problem = format!("a copy has that of its source, {}", volume.compression);
+            return Err(ApiError::invalid("compression", problem));
+        }
+        let (chap, allowed) = (volume.chap.clone(), volume.allowed_initiators.clone());
+        let attached_only = volume.attached_only;
         shape.dress(&mut volume);
+        volume.chap = volume.chap.or(chap);
+        volume.allowed_initiators = allowed;
+        volume.attached_only |= attached_only;
         Ok(volume)
     }
 
@@ -301,12 +323,13 @@ impl Controller {
             }
             check_proof(&volume, proof.credential.as_ref())?;
             this.may_delete(&volume)?;
-            this.leave_groups(&volume).await?;
             let away = |node| this.presence(node).is_away();
             match this.site.delete_this(&volume, Manner::Controlled { away: &away }).await? {
                 // Nobody can use it any more; the rest goes when those nodes are back.
-                Left::Nothing | Left::Replicas { .. } | Left::Changed => Ok(Done {}),
+                Left::Nothing | Left::Replicas { .. } | Left::Changed => {}
             }
+            this.leave_groups(&volume).await?;
+            Ok(Done {})
         })
         .await
     }
@@ -516,6 +539,11 @@ impl Controller {
         }
         candidates
     }
+}
+
+/// The snapshot that a copy of a whole volume begins as.
+pub(super) fn copy_name(copy: &[u8]) -> String {
+    format!("copy-{}", hex::encode(copy))
 }
 
 /// Numbers of replicas begin at 1.
