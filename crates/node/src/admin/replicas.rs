@@ -98,10 +98,7 @@ impl Admin {
         Ok(v1::DeleteReplicaResponse {})
     }
 
-    pub(super) async fn replicas(
-        &self,
-        of: Option<VolumeUid>,
-    ) -> Result<Vec<v1::Replica>, Status> {
+    pub(super) async fn replicas(&self, of: Option<VolumeUid>) -> Result<Vec<v1::Replica>, Status> {
         let mut replicas = Vec::new();
         for replica in &self.replicas_of(of).await? {
             let place = self.books.place_of(replica.volume, self.node);

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use super::Shard;
 use super::asks::Asker;
 use super::extents::{Extents, ExtentsAsk};
-use super::status::{ReplicaStatus, TargetStatus, Pulse, ShardStatus};
+use super::status::{Pulse, ReplicaStatus, ShardStatus, TargetStatus};
 use super::volumes::VolumeNo;
 use crate::records::{NodeBook, VolumeRecord};
 use crate::store::{Cut, Missing};

@@ -17,7 +17,9 @@ mod step;
 use std::collections::BTreeMap;
 
 use block::{ByteOffset, Disk};
-use engine::{Op, OpError, Pool, Reply, RequestId, SnapshotsOfDeleted, VolumeId, VolumeSpec, VolumeInfo};
+use engine::{
+    Op, OpError, Pool, Reply, RequestId, SnapshotsOfDeleted, VolumeId, VolumeInfo, VolumeSpec,
+};
 use replication::constants::ENTRIES_MAX;
 use replication::state::Origin;
 use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
