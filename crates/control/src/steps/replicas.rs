@@ -37,6 +37,7 @@ impl Site {
             Ok(())
         })
         .await?;
+        self.fault(faults::REPLICA_WANTED).await;
         Ok(())
     }
 
@@ -120,9 +121,7 @@ impl Site {
         pool: &str,
     ) -> Result<(), StepError> {
         let member = self.place_replica(of, node, pool).await?;
-        self.desire(of, member, Some(old)).await?;
-        self.fault(faults::REPLICA_WANTED).await;
-        Ok(())
+        self.desire(of, member, Some(old)).await
     }
 
     /// It loses its vote; its content goes later.

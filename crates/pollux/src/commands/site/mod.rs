@@ -121,7 +121,7 @@ fn health(health: Health) -> &'static str {
 }
 
 /// Whether there is nothing to say about it.
-fn is_well(state: &State) -> bool {
+pub fn is_well(state: &State) -> bool {
     state.health == Health::Healthy
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 use crate::local::{Description, Folder, NodePorts};
 
@@ -65,15 +65,15 @@ impl Spec {
         self.words.extend([name.into(), value.into()]);
     }
 
-    /// Starts it, with nobody but this process at the other end of its standard input: when this one is
-    /// gone, however it went, the child ends too.
-    pub fn start(&self) -> io::Result<Child> {
+    /// Starts it, with nobody but this process at the other end of its standard input: when that end is
+    /// dropped, or this process is gone, however it went, the child ends too.
+    pub fn start(&self) -> io::Result<(Child, Option<ChildStdin>)> {
         match fs::remove_file(&self.ready) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let log = self.open_log()?;
-        Command::new(std::env::current_exe()?)
+        let mut child = Command::new(std::env::current_exe()?)
             .args(&self.words)
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
@@ -81,7 +81,10 @@ impl Spec {
             // Ctrl-C is for this process, which stops its children one after another.
             .process_group(0)
             .kill_on_drop(true)
-            .spawn()
+            .spawn()?;
+        // Taken out, since whoever waits for a child closes what is in it.
+        let pipe = child.stdin.take();
+        Ok((child, pipe))
     }
 
     fn open_log(&self) -> io::Result<File> {

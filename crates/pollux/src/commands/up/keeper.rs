@@ -39,7 +39,7 @@ pub async fn keep(spec: Spec, mut orders: watch::Receiver<Order>, ended: mpsc::S
     loop {
         let begun = Instant::now();
         let how = match spec.start() {
-            Ok(mut child) => tokio::select! {
+            Ok((mut child, _pipe)) => tokio::select! {
                 status = child.wait() => match status {
                     Ok(status) => status.to_string(),
                     Err(error) => format!("it is not known how: {error}"),

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::child::Spec;
 use super::keeper::{self, Ended, Order};
-use crate::commands::site::of_folder;
+use crate::commands::site::{is_well, of_folder};
 use crate::commands::stop::{self, ParentPipe};
 use crate::local::{Description, Folder};
 use crate::span;
@@ -124,11 +124,16 @@ async fn until_known(
     news: &mut mpsc::Receiver<Ended>,
 ) -> Result<()> {
     let client = Client::new(of_folder(folder)?);
-    let nodes = u64::try_from(site.nodes.len())?;
+    let nodes = site.nodes.len();
     loop {
-        let why = match client.site().await {
-            Ok(found) if found.ready && found.nodes >= nodes => return Ok(()),
-            Ok(found) => format!("the controller knows {} of {nodes} nodes", found.nodes),
+        let why = match client.nodes().await {
+            Ok(found) => {
+                let well = found.items.iter().filter(|node| is_well(&node.state)).count();
+                if well >= nodes {
+                    return Ok(());
+                }
+                format!("the controller sees {well} of {nodes} nodes in order")
+            }
             Err(error) => error.message,
         };
         listen(news).await?;
