@@ -29,6 +29,8 @@ enum Area {
     Target,
     /// A hundred volumes that nobody uses
     Idle,
+    /// A thousand volumes in one controller
+    Control,
     /// One loop over all sockets beside a task for each
     Runtime,
 }
@@ -49,6 +51,7 @@ impl Area {
             Area::Memory => "memory",
             Area::Target => "target",
             Area::Idle => "idle",
+            Area::Control => "control",
             Area::Runtime => "runtime",
         }
     }
@@ -58,7 +61,7 @@ impl Area {
         match self {
             Area::Engine | Area::Memory | Area::Runtime => return Ok(()),
             Area::Target => install_peers(log)?,
-            Area::Idle => {}
+            Area::Idle | Area::Control => {}
         }
         // Whoever names a program wants that one measured.
         if env::var_os("POLLUX_BIN").is_none() {

@@ -65,6 +65,11 @@ enum Area {
         #[command(flatten)]
         common: served::Settings,
     },
+    /// Many volumes in one controller: rates, latencies, memory, and the hold of a group
+    Control {
+        #[command(flatten)]
+        common: served::Settings,
+    },
     /// One loop over all sockets beside a task for each: what the data plane is built on
     Runtime {
         #[command(flatten)]
@@ -104,6 +109,7 @@ fn main() -> Result<()> {
         Area::Machines => machines::run(),
         Area::Target { common, only } => served::run_target(&common, &only),
         Area::Idle { common } => served::run_idle(&common),
+        Area::Control { common } => served::run_control(&common),
         Area::Runtime { common, only } => served::run_runtime(&common, &only),
         Area::RuntimeServer(task) => served::serve_runtime(&task),
         Area::MemoryWriter(task) => memory::write(&task),

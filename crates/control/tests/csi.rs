@@ -92,6 +92,15 @@ async fn each_mode_serves_its_services() {
         if is_node {
             let told = node.node_get_capabilities(NodeGetCapabilitiesRequest {}).await.unwrap();
             assert!(told.into_inner().capabilities.is_empty());
+            let unpublish = |volume_id: &str, target_path: &str| NodeUnpublishVolumeRequest {
+                volume_id: volume_id.into(),
+                target_path: target_path.into(),
+            };
+            node.node_unpublish_volume(unpublish(VOLUME, "/mnt")).await.unwrap();
+            for missing in [unpublish("", "/mnt"), unpublish(VOLUME, "")] {
+                let status = node.node_unpublish_volume(missing).await.unwrap_err();
+                assert_eq!(status.code(), Code::InvalidArgument);
+            }
             let stage = node.node_stage_volume(NodeStageVolumeRequest::default()).await;
             assert_eq!(stage.unwrap_err().code(), Code::Unimplemented);
         }
@@ -308,6 +317,20 @@ async fn lists_go_through_all_pages() {
     let starting_token = "invalid-token".to_owned();
     let strange = ListVolumesRequest { starting_token, max_entries: 0 };
     assert_eq!(client.list_volumes(strange).await.unwrap_err().code(), Code::Aborted);
+}
+
+/// Protects from a volume that is there again after it was deleted, because a node was away.
+#[tokio::test]
+async fn a_volume_on_its_way_out_is_gone() {
+    let (driver, mut client) = controller().await;
+    let mut leaving = volume(VOLUME);
+    leaving["state"]["health"] = "Deleting".into();
+    driver.api.answer("GET /v1/volumes", json!({"items": [leaving.clone(), volume(OTHER)]}));
+    let told = client.list_volumes(ListVolumesRequest::default()).await.unwrap().into_inner();
+    assert_eq!(told.entries.len(), 1);
+    driver.api.answer(&format!("GET /v1/volumes/{VOLUME}"), leaving);
+    let get = ControllerGetVolumeRequest { volume_id: VOLUME.into() };
+    assert_eq!(client.controller_get_volume(get).await.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test]

@@ -32,7 +32,10 @@ struct Bench {
 
 impl Bench {
     async fn new(name: &str, attached: &[v1::Attachment]) -> Bench {
-        let catalog = FalseCatalog::default();
+        Bench::with(FalseCatalog::default(), name, attached).await
+    }
+
+    async fn with(catalog: FalseCatalog, name: &str, attached: &[v1::Attachment]) -> Bench {
         let node = Process::start(&folder(name), &catalog);
         let mut admin = node.admin().await;
         let db = v1::Volume {
@@ -43,10 +46,15 @@ impl Bench {
         };
         let incarnation = make(&catalog, &mut admin, db).await;
         vote(&catalog, "db", incarnation);
+        let mut bench = Bench { catalog, node, admin };
+        bench.start().await;
+        served(&mut bench.admin, "db").await;
+        bench
+    }
+
+    async fn start(&mut self) {
         let request = v1::StartTargetRequest { volume: Some(volume_ref("db")), take_over: true };
-        admin.start_target(request).await.unwrap();
-        served(&mut admin, "db").await;
-        Bench { catalog, node, admin }
+        self.admin.start_target(request).await.unwrap();
     }
 
     fn attach(&self, attached: &[v1::Attachment]) {
@@ -102,6 +110,24 @@ async fn attachments_take_effect_at_once() {
     assert_eq!(bench.log_in("iqn.a").err(), Some(DENIED));
     assert_eq!(second.read(1).unwrap(), Outcome::Good(vec![8; 4096]), "it is still attached");
     assert_eq!(bench.sessions().await, 1);
+    bench.node.stop();
+}
+
+/// Protects from a controller that says that a machine is attached, or is not any more, before that is so:
+/// it can ask the node to look at the catalog, and the node has done so when it answers.
+#[tokio::test]
+async fn who_starts_a_target_that_runs_finds_it_up_to_date() {
+    let catalog = FalseCatalog::late(v1::Kind::Volume);
+    let mut bench = Bench::with(catalog, "access-late", &[]).await;
+    bench.attach(&[attachment("iqn.a", false)]);
+    assert_eq!(bench.log_in("iqn.a").err(), Some(DENIED), "nobody has told the node");
+    bench.start().await;
+    let mut initiator = bench.log_in("iqn.a").unwrap();
+    bench.attach(&[]);
+    initiator.ready().unwrap();
+    bench.start().await;
+    assert_eq!(bench.sessions().await, 0);
+    assert!(initiator.is_cut_off());
     bench.node.stop();
 }
 

@@ -41,7 +41,7 @@ fn beat(controller: u64) -> v1::BeatRequest {
 /// successor relies on: the node never heard of that one.
 #[tokio::test]
 async fn what_cannot_be_undone_is_for_the_controller_that_the_catalog_has() {
-    let catalog = FalseCatalog::late();
+    let catalog = FalseCatalog::late(v1::Kind::Controller);
     let node = Process::start(&folder("fence-catalog"), &catalog);
     let mut admin = node.admin().await;
     let incarnation = make(&catalog, &mut admin, volume("db", 16 * MIB)).await;

@@ -2,6 +2,7 @@
 mod arena;
 mod comparison;
 mod content;
+mod control_area;
 mod delay;
 mod drive;
 mod idle_area;
@@ -24,6 +25,7 @@ mod waiting;
 
 use std::path::PathBuf;
 
+pub use control_area::run as run_control;
 pub use idle_area::run as run_idle;
 pub use runtime::{Task as RuntimeTask, run as run_runtime, serve as serve_runtime};
 pub use target_area::run as run_target;

@@ -1,5 +1,6 @@
 //! The called end of the API: who asks, may he, and the answer.
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -19,6 +20,9 @@ use crate::controller::Controller;
 
 /// The largest request: a group of all volumes that it may have.
 const BODY_MAX: usize = 256 << 10;
+
+/// One request and its answer: more than the site takes, and enough for a slow line.
+const CONNECTION_MAX: Duration = Duration::from_secs(120);
 
 /// All calls, each with its guard.
 pub fn router(controller: &Arc<Controller>) -> Router {
@@ -40,12 +44,13 @@ pub fn router(controller: &Arc<Controller>) -> Router {
 
 async fn nothing_here(request: Request) -> ApiError {
     let path = request.uri().path().chars().take(100).collect::<String>();
-    ApiError::new(Code::NotFound, format!("there is no call {path}: see /openapi.json"))
+    // Not `NotFound`: whoever deletes would take that for done.
+    ApiError::new(Code::Invalid, format!("there is no call {path}: see /openapi.json"))
 }
 
 async fn not_so(request: Request) -> ApiError {
     let (method, path) = (request.method(), request.uri().path());
-    ApiError::new(Code::NotFound, format!("{path} is no {method}: see /openapi.json"))
+    ApiError::new(Code::Invalid, format!("{path} is no {method}: see /openapi.json"))
 }
 
 #[derive(Clone)]
@@ -86,9 +91,10 @@ pub async fn serve(router: Router, mut incoming: certs::http::Incoming) {
         let service = TowerToHyperService::new(router.clone());
         tokio::spawn(async move {
             let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new());
-            // Whoever breaks off, or speaks something else, loses its own connection.
-            let _ = http.serve_connection(TokioIo::new(connection), service).await;
+            http.timer(TokioTimer::new()).keep_alive(false);
+            let served = http.serve_connection(TokioIo::new(connection), service);
+            // Whoever breaks off, speaks something else, or does not listen loses its own connection.
+            let _ = tokio::time::timeout(CONNECTION_MAX, served).await;
         });
     }
 }

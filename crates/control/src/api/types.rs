@@ -248,6 +248,9 @@ pub struct Attach {
     /// Other hosts may have it at the same time.
     #[serde(default)]
     pub shared: bool,
+    /// And none but one of them may write.
+    #[serde(default)]
+    pub single_writer: bool,
     #[serde(default)]
     pub credential: Option<Credential>,
 }

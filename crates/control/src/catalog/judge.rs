@@ -12,6 +12,8 @@ pub struct Swap {
     pub name: String,
     pub expected: u64,
     pub change: Change,
+    /// Which controller asks, if one does.
+    pub controller: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +23,10 @@ pub enum Verdict {
     /// Another version is there, or nothing.
     Conflict(Option<Box<Object>>),
     Refused(Wrong),
+    /// A later controller has taken over.
+    Superseded {
+        by: u64,
+    },
 }
 
 /// What is stored under a name: an object, or what is left of one that was deleted.

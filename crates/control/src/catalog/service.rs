@@ -1,6 +1,7 @@
 //! The catalog as gRPC: requests are checked, carried to the file or the writer, and answered.
 use std::sync::Arc;
 
+use proto::catalog_client::CONTROLLER;
 use proto::v1::catalog_server::Catalog;
 use proto::v1::swap_response::Outcome;
 use proto::v1::{
@@ -9,6 +10,7 @@ use proto::v1::{
 };
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use crate::catalog::check::{self, Wrong};
@@ -64,19 +66,21 @@ impl Catalog for Service {
     }
 
     async fn swap(&self, request: Request<SwapRequest>) -> Result<Response<SwapResponse>, Status> {
+        let controller = generation(request.metadata())?;
         let SwapRequest { key, expected_version: expected, change } = request.into_inner();
         let (kind, name) = check::key(key).map_err(refuse)?;
         let missing =
             || Wrong { field: "change".into(), problem: "say what to store, or delete".into() };
         let change = change.ok_or_else(missing).map_err(refuse)?;
         check::change(kind, &name, expected, &change).map_err(refuse)?;
-        let swap = Swap { kind, name, expected, change };
+        let swap = Swap { kind, name, expected, change, controller };
         let outcome = match self.writer.swap(swap).await.map_err(stopped)? {
             Verdict::Done(object) => Outcome::Swapped(*object),
             Verdict::Conflict(present) => {
                 Outcome::Conflict(Conflict { present: present.map(|object| *object) })
             }
             Verdict::Refused(wrong) => return Err(refuse(wrong)),
+            Verdict::Superseded { by } => return Err(superseded(by)),
         };
         Ok(Response::new(SwapResponse { outcome: Some(outcome) }))
     }
@@ -108,6 +112,18 @@ impl Catalog for Service {
         tokio::spawn(watcher.watch(after));
         Ok(Response::new(ReceiverStream::new(events)))
     }
+}
+
+/// Which controller asks; none for everybody else.
+fn generation(metadata: &MetadataMap) -> Result<Option<u64>, Status> {
+    let Some(value) = metadata.get(CONTROLLER) else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.parse().ok());
+    let wrong = || Status::invalid_argument(format!("{CONTROLLER}: it is no generation"));
+    number.map(Some).ok_or_else(wrong)
+}
+
+fn superseded(by: u64) -> Status {
+    Status::aborted(format!("controller {by} has taken the site over: nothing was changed"))
 }
 
 fn noun(kind: Kind) -> &'static str {

@@ -7,6 +7,7 @@ use super::shape::check_proof;
 use super::{Answer, Controller, now_ms};
 use crate::api::types::{Attach, Detach, Volume};
 use crate::api::{ApiError, Code};
+use crate::steps::{StepError, reference};
 
 /// The longest name that iSCSI allows.
 const INITIATOR_MAX: usize = 223;
@@ -36,6 +37,7 @@ impl Controller {
                 attach(volume, &to, &host, &initiator)
             })
             .await?;
+            this.tell_target(&found.name).await?;
             this.volume(&found.name)
         })
         .await
@@ -51,16 +53,45 @@ impl Controller {
                 Ok(())
             })
             .await?;
+            this.tell_target(&found.name).await?;
             this.volume(&found.name)
         })
         .await
     }
 }
 
+impl Controller {
+    /// The target knows who may use the volume before whoever asked is told. One that is away asks the
+    /// catalog before it serves again.
+    async fn tell_target(&self, name: &str) -> Answer<()> {
+        let (found, mut admin) = match self.site.holder(name).await {
+            Ok(found) => found,
+            Err(StepError::NotServed { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let holder = found.volume.quorum.as_ref().map_or(0, |quorum| quorum.holder);
+        if self.presence(holder).is_away() {
+            return Ok(());
+        }
+        let volume = Some(reference(&found.volume));
+        admin.start_target(v1::StartTargetRequest { volume, take_over: false }).await?;
+        Ok(())
+    }
+}
+
 fn attach(volume: &mut v1::Volume, to: &Attach, host: &str, initiator: &str) -> Answer<()> {
     let name = &volume.name;
+    let wanted = v1::Attachment {
+        host: host.into(),
+        initiator: initiator.into(),
+        read_only: to.read_only,
+        since_ms: now_ms(),
+        shared: to.shared,
+        single_writer: to.single_writer,
+    };
     if let Some(there) = volume.attachments.iter().find(|it| it.host == host) {
-        return match there.read_only == to.read_only {
+        let same = v1::Attachment { since_ms: there.since_ms, ..wanted };
+        return match *there == same {
             true => Ok(()),
             false => Err(ApiError::new(
                 Code::AlreadyExists,
@@ -68,17 +99,17 @@ fn attach(volume: &mut v1::Volume, to: &Attach, host: &str, initiator: &str) -> 
             )),
         };
     }
-    if let Some(other) = volume.attachments.first().filter(|_| !to.shared) {
+    let in_way = |other: &&v1::Attachment| {
+        let both_share = wanted.shared && other.shared;
+        let both_write = !wanted.read_only && !other.read_only;
+        !both_share || both_write && (wanted.single_writer || other.single_writer)
+    };
+    if let Some(other) = volume.attachments.iter().find(in_way) {
         let message =
             format!("the volume `{name}` is attached to `{}`: detach it first", other.host);
         return Err(ApiError::new(Code::InUse, message));
     }
-    volume.attachments.push(v1::Attachment {
-        host: host.into(),
-        initiator: initiator.into(),
-        read_only: to.read_only,
-        since_ms: now_ms(),
-    });
+    volume.attachments.push(wanted);
     Ok(())
 }
 
@@ -88,6 +119,10 @@ mod tests {
 
     fn to(read_only: bool, shared: bool) -> Attach {
         Attach { read_only, shared, ..Attach::default() }
+    }
+
+    fn one_writer(read_only: bool) -> Attach {
+        Attach { read_only, shared: true, single_writer: true, ..Attach::default() }
     }
 
     #[test]
@@ -100,8 +135,22 @@ mod tests {
         assert_eq!(refused.code, Code::AlreadyExists);
         let refused = attach(&mut volume, &to(false, false), "b", "iqn.b").expect_err("taken");
         assert_eq!(refused.code, Code::InUse);
+        let refused =
+            attach(&mut volume, &to(true, true), "b", "iqn.b").expect_err("it is a's alone");
+        assert_eq!(refused.code, Code::InUse);
+        let mut volume = v1::Volume::default();
+        assert_eq!(attach(&mut volume, &to(false, true), "a", "iqn.a"), Ok(()));
         assert_eq!(attach(&mut volume, &to(false, true), "b", "iqn.b"), Ok(()));
         assert_eq!(volume.attachments.len(), 2);
+    }
+
+    #[test]
+    fn one_writer_among_many_readers() {
+        let mut volume = v1::Volume::default();
+        assert_eq!(attach(&mut volume, &one_writer(false), "a", "iqn.a"), Ok(()));
+        assert_eq!(attach(&mut volume, &one_writer(true), "b", "iqn.b"), Ok(()));
+        let refused = attach(&mut volume, &one_writer(false), "c", "iqn.c").expect_err("a writes");
+        assert_eq!(refused.code, Code::InUse);
     }
 
     #[test]

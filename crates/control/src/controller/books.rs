@@ -13,6 +13,8 @@ use proto::v1::object::Body;
 use proto::v1::swap_request::Change;
 use tokio::sync::watch;
 
+use super::names::named;
+
 /// A kind of object.
 pub trait Kept: Clone {
     const KIND: v1::Kind;
@@ -124,16 +126,21 @@ impl Books {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By its name or by its uid in hex.
+    /// By its name, by its uid in hex, or by its title.
     pub fn get<T: Kept>(&self, id: &str) -> Option<Known<T>> {
         let state = self.state();
         let kind = i32::from(T::KIND);
         let by_name = state.objects.get(&(kind, id.to_owned())).and_then(Known::of);
-        by_name.or_else(|| {
+        let by_uid = || {
             let uid = crate::hex::decode(id)?;
             let name = state.names.get(&(kind, uid))?;
             state.objects.get(&(kind, name.clone())).and_then(Known::of)
-        })
+        };
+        let by_title = || {
+            let name = named(id).ok().filter(|named| !named.title.is_empty())?.name;
+            state.objects.get(&(kind, name)).and_then(Known::of)
+        };
+        by_name.or_else(by_uid).or_else(by_title)
     }
 
     /// All of a kind, in the order of names.
@@ -195,13 +202,19 @@ impl Books {
 
 impl State {
     fn put(&mut self, name: Name, object: Arc<v1::Object>) {
+        if let Some(anew) = &mut self.anew
+            && anew.get(&name).is_none_or(|known| known.version < object.version)
+        {
+            anew.insert(name.clone(), Arc::clone(&object));
+        }
         if self.objects.get(&name).is_some_and(|known| known.version >= object.version) {
             return;
         }
+        if let Some(uid) = self.objects.get(&name).and_then(|known| uid_of(known)) {
+            self.names.remove(&(name.0, uid));
+        }
         if let Some(uid) = uid_of(&object) {
             self.names.insert((name.0, uid), name.1.clone());
-        } else if let Some(uid) = self.objects.get(&name).and_then(|known| uid_of(known)) {
-            self.names.remove(&(name.0, uid));
         }
         self.objects.insert(name, object);
     }
@@ -217,16 +230,10 @@ impl State {
 
     fn replace(&mut self) {
         let Some(anew) = self.anew.take() else { return };
-        let old = std::mem::take(&mut self.objects);
+        self.objects.clear();
         self.names.clear();
         for (name, object) in anew {
             self.told(name, object);
-        }
-        // What this process stored after the watch had passed it.
-        for (name, object) in old {
-            if self.objects.get(&name).is_some_and(|known| known.version < object.version) {
-                self.put(name, object);
-            }
         }
     }
 }

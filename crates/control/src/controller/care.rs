@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::books::Known;
 use super::busy::{Claim, Thing};
 use super::need::{Need, View, need};
-use super::volumes::wanted_of;
+use super::room::wanted_of;
 use super::{Answer, Controller};
 use crate::api::{ApiError, Code};
 use crate::steps::{Left, Manner};
@@ -23,6 +23,10 @@ const EVERY: Duration = Duration::from_secs(1);
 const AT_MOST_EVERY: Duration = Duration::from_millis(100);
 /// Objects that are taken care of at the same time.
 const AT_ONCE: usize = 16;
+/// With those that nobody serves.
+const URGENT_AT_ONCE: usize = 256;
+/// What one object may take: more than a lease and a slow node, and less than for ever.
+const AT_MOST: Duration = Duration::from_secs(60);
 /// The first pause after a failure; doubled up to the last.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -41,11 +45,35 @@ pub struct Worries {
     of: BTreeMap<(i32, String), Worry>,
     /// When something was last done for a volume.
     touched: BTreeMap<String, Instant>,
+    /// Replicas of volumes that their target does not have, and since when.
+    ill: BTreeMap<Vec<u8>, Vec<(u64, Instant)>>,
 }
 
 impl Worries {
     fn is_due(&self, thing: &Thing, now: Instant) -> bool {
         self.of.get(&key(thing)).is_none_or(|worry| now >= worry.again)
+    }
+
+    /// Replicas that the target cannot reach or use, and since when that has been so.
+    fn ill_of(
+        &mut self,
+        volume: &[u8],
+        target: Option<&v1::TargetStatus>,
+        now: Instant,
+    ) -> Vec<(u64, Instant)> {
+        let Some(target) = target.filter(|target| target.serving) else { return Vec::new() };
+        let is_ill = |peer: &&v1::PeerStatus| {
+            matches!(peer.standing(), v1::Standing::Offline | v1::Standing::Error)
+        };
+        let before = self.ill.remove(volume).unwrap_or_default();
+        let ill = target.peers.iter().filter(is_ill).filter_map(|peer| peer.member);
+        let since = |replica: u64| before.iter().find(|(it, _)| *it == replica).map(|(_, at)| *at);
+        let ill: Vec<(u64, Instant)> =
+            ill.map(|it| (it.replica, since(it.replica).unwrap_or(now))).collect();
+        if !ill.is_empty() {
+            self.ill.insert(volume.to_vec(), ill.clone());
+        }
+        ill
     }
 
     fn failed(&mut self, thing: &Thing, why: String, now: Instant) {
@@ -73,8 +101,14 @@ pub async fn take(controller: Arc<Controller>) {
     let mut changes = controller.books.changes();
     let mut working = JoinSet::new();
     let mut sweep = sweep::Sweep::default();
+    let mut last = Instant::now();
     while !controller.is_superseded() {
         while working.try_join_next().is_some() {}
+        // A process that slept takes all nodes for away until it has heard of them again.
+        if last.elapsed() > controller.settings.away_after / 2 {
+            tokio::time::sleep(2 * controller.settings.beat).await;
+        }
+        last = Instant::now();
         controller.look_at_all(&mut working);
         sweep.look(&controller, &mut working);
         tokio::time::sleep(AT_MOST_EVERY).await;
@@ -97,6 +131,7 @@ impl Controller {
     fn look_at_all(self: &Arc<Self>, working: &mut JoinSet<()>) {
         let uid = |id: &str| self.books.get::<v1::Volume>(id).is_some();
         self.chronicle.lock().unwrap_or_else(PoisonError::into_inner).forget("volume", uid);
+        self.worries().touched.retain(|name, _| uid(name));
         for volume in self.books.all::<v1::Volume>() {
             let Some(need) = self.need_of(&volume) else {
                 // What it could not get before it does not need any more.
@@ -104,7 +139,10 @@ impl Controller {
                 continue;
             };
             let thing = (v1::Kind::Volume, volume.name.clone());
-            self.care_for(working, thing, move |this| async move {
+            // Whoever waits for IO does not wait for other work.
+            let is_urgent = matches!(need, Need::Serve | Need::Resume { .. });
+            let at_once = if is_urgent { URGENT_AT_ONCE } else { AT_ONCE };
+            self.care_within(at_once, working, thing, move |this| async move {
                 // Whoever had it until now may have met the need.
                 let volume = this.books.get::<v1::Volume>(&volume.name);
                 match volume.and_then(|volume| Some((this.need_of(&volume)?, volume))) {
@@ -118,6 +156,14 @@ impl Controller {
         }
         for snapshot in self.books.all::<v1::VolumeGroupSnapshot>() {
             self.look_at_cut(working, snapshot);
+        }
+        for group in self.books.all::<v1::VolumeGroup>() {
+            if group.members.iter().any(|member| !self.exists(member)) {
+                let thing = (v1::Kind::Group, group.name.clone());
+                self.care_for(working, thing, move |this| async move {
+                    this.drop_members(&group).await
+                });
+            }
         }
     }
 
@@ -134,11 +180,18 @@ impl Controller {
                 pool.is_some_and(|pool| pool.state() == v1::PoolState::Failed)
             })
         };
+        let grace = self.settings.grace;
+        let ill = self.worries().ill_of(&volume.uid, target.and_then(|(_, it)| it), now);
+        let is_ill = |replica: u64| {
+            let since = ill.iter().find(|(it, _)| *it == replica).map(|(_, since)| *since);
+            since.is_some_and(|since| now.duration_since(since) >= grace)
+        };
         let view = View {
             now,
             grace: self.settings.grace,
             presence: &|node| self.pulse.presence(node, now),
             is_failed: &is_failed,
+            is_ill: &is_ill,
             target,
             touched: self.worries().touched.get(&volume.name).copied(),
         };
@@ -152,15 +205,26 @@ impl Controller {
         thing: Thing,
         work: impl FnOnce(Arc<Controller>) -> W,
     ) {
+        self.care_within(AT_ONCE, working, thing, work);
+    }
+
+    fn care_within<W: Future<Output = Answer<()>> + Send + 'static>(
+        self: &Arc<Self>,
+        at_once: usize,
+        working: &mut JoinSet<()>,
+        thing: Thing,
+        work: impl FnOnce(Arc<Controller>) -> W,
+    ) {
         let is_due = self.worries().is_due(&thing, Instant::now());
-        if working.len() >= AT_ONCE || !is_due {
+        if working.len() >= at_once || !is_due {
             return;
         }
         let Some(claim) = self.busy.claim_for_care(thing.clone()) else { return };
         let (this, work) = (Arc::clone(self), work(Arc::clone(self)));
         working.spawn(async move {
             let _claim: Claim = claim;
-            let done = work.await;
+            let late = |_| ApiError::new(Code::Unavailable, "it took too long: a node does not answer");
+            let done = tokio::time::timeout(AT_MOST, work).await.map_err(late).flatten();
             let mut worries = this.worries();
             match done {
                 Ok(()) => worries.done(&thing, Instant::now()),
@@ -179,13 +243,20 @@ impl Controller {
         let name = &volume.name;
         info!(volume = name, ?need, "taking care");
         match need {
-            Need::Make => self.finish(volume).await.map(|_| ()),
+            Need::Make => match self.finish(volume).await {
+                Ok(_) => Ok(()),
+                // Whoever asked has been told something else, and asks again or does not.
+                Err(error) => Err(self.undo(volume, error).await),
+            },
             Need::Serve => {
                 let holder = volume.quorum.as_ref().map(|quorum| quorum.holder);
                 let on = self.server_for(volume, holder)?;
-                Ok(self.site.serve(name, &on.name).await?)
+                self.serve_on(volume, &on).await
             }
-            Need::Resume { node } => Ok(self.site.serve(name, &self.node_name(*node)).await?),
+            Need::Resume { node } => match self.books.node(*node) {
+                Some(node) => self.serve_on(volume, &node).await,
+                None => Ok(()),
+            },
             Need::Grow => self.grow(name).await,
             Need::Add => {
                 let (node, pool) = self.another_place(volume)?;
@@ -239,11 +310,8 @@ impl Controller {
         of: Known<v1::VolumeSnapshot>,
     ) {
         let source = of.volume.as_ref().map(|it| it.name.clone()).unwrap_or_default();
-        let exists = |uid: &[u8]| {
-            let volume = self.books.get::<v1::Volume>(&crate::hex::encode(uid));
-            volume.is_some_and(|it| !it.deleting)
-        };
-        let has_source = of.volume.as_ref().is_some_and(|it| exists(&it.uid));
+        // One that is only marked may come back.
+        let has_source = of.volume.as_ref().is_some_and(|it| self.exists(it));
         if of.deleting || !has_source {
             if has_source && self.has_clones(&of) {
                 return;
@@ -272,8 +340,10 @@ impl Controller {
         working: &mut JoinSet<()>,
         of: Known<v1::VolumeGroupSnapshot>,
     ) {
-        let listed =
-            |cut: &v1::GroupCut| self.books.get::<v1::VolumeSnapshot>(&cut.snapshot_name).is_some();
+        let listed = |cut: &v1::GroupCut| {
+            let is_gone = cut.volume.as_ref().is_none_or(|it| !self.exists(it));
+            is_gone || self.books.get::<v1::VolumeSnapshot>(&cut.snapshot_name).is_some()
+        };
         let thing = (v1::Kind::GroupSnapshot, of.name.clone());
         if of.deleting || !of.ready {
             self.care_for(working, thing, move |this| async move { this.undo_cut(&of).await });

@@ -43,9 +43,8 @@ fn from_node(status: &Status) -> ApiError {
         tonic::Code::Aborted => Code::Busy,
         tonic::Code::ResourceExhausted => Code::OutOfSpace,
         tonic::Code::OutOfRange => Code::OutOfRange,
-        tonic::Code::Internal | tonic::Code::DataLoss | tonic::Code::Unimplemented => {
-            Code::Internal
-        }
+        tonic::Code::DataLoss | tonic::Code::Unimplemented => Code::Internal,
+        // `Internal` too: it is what a connection that was cut off looks like.
         // The connection was lost, or the node ends: whether it was done is found out by asking.
         _ => Code::Unavailable,
     };
@@ -53,7 +52,12 @@ fn from_node(status: &Status) -> ApiError {
 }
 
 fn from_catalog(error: &CallError) -> ApiError {
-    let code = if error.may_pass() { Code::Unavailable } else { Code::Internal };
+    let code = match error {
+        // It looks at more than we do, and names the field.
+        CallError::Refused { code: tonic::Code::InvalidArgument, .. } => Code::Invalid,
+        error if error.may_pass() => Code::Unavailable,
+        _ => Code::Internal,
+    };
     ApiError::new(code, format!("the catalog: {error}"))
 }
 

@@ -12,6 +12,7 @@ use super::snapshots::new_uid;
 use super::{Answer, Controller, now_ms};
 use crate::api::types::{Done, Group, GroupSnapshot, Members, NewGroup, NewGroupSnapshot, Proof};
 use crate::api::{ApiError, Code};
+use crate::catalog::limits::GROUP_MAX;
 use crate::hex;
 use crate::steps::{faults, reference};
 
@@ -78,9 +79,23 @@ impl Controller {
         .await
     }
 
+    /// The group that a new volume is to enter.
+    pub(super) fn group_with_room(&self, id: &str) -> Answer<Known<v1::VolumeGroup>> {
+        let none =
+            || ApiError::invalid("group", format!("there is no group `{id}`: make it first"));
+        let group = self.books.get::<v1::VolumeGroup>(id).ok_or_else(none)?;
+        match group.members.len() < GROUP_MAX {
+            true => Ok(group),
+            false => Err(ApiError::invalid("group", format!("`{id}` has {GROUP_MAX} members"))),
+        }
+    }
+
     /// A new volume enters the group that it was asked for with.
-    pub(super) async fn enter_group(&self, id: &str, volume: &v1::Volume) -> Answer<()> {
-        let group = self.find::<v1::VolumeGroup>(id)?;
+    pub(super) async fn enter_group(
+        &self,
+        group: &v1::VolumeGroup,
+        volume: &v1::Volume,
+    ) -> Answer<()> {
         let member = reference(volume);
         self.edit::<v1::VolumeGroup>(&group.name, &group.uid, |group| {
             if !group.members.contains(&member) {
@@ -90,6 +105,20 @@ impl Controller {
         })
         .await?;
         Ok(())
+    }
+
+    /// Volumes that are gone are in no group any more.
+    pub(super) async fn drop_members(&self, group: &v1::VolumeGroup) -> Answer<()> {
+        self.edit::<v1::VolumeGroup>(&group.name, &group.uid, |group| {
+            group.members.retain(|it| self.exists(it));
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    }
+
+    pub(super) fn exists(&self, volume: &v1::VolumeRef) -> bool {
+        self.books.get::<v1::Volume>(&volume.name).is_some_and(|it| it.uid == volume.uid)
     }
 
     /// A volume that goes is in no group any more.
@@ -163,6 +192,9 @@ impl Controller {
         if members.is_empty() {
             return Err(ApiError::invalid("group", "it has no members"));
         }
+        if members.len() > GROUP_MAX {
+            return Err(ApiError::invalid("volumes", format!("they are more than {GROUP_MAX}")));
+        }
         for member in &members {
             check_proof(&*self.usable(&member.name)?, asked.credential.as_ref())?;
         }
@@ -179,9 +211,12 @@ impl Controller {
             let of = |it: &v1::VolumeGroupSnapshot| -> Vec<v1::VolumeRef> {
                 it.cuts.iter().filter_map(|cut| cut.volume.clone()).collect()
             };
-            if found.title != wanted.title || !is_same_set(&of(&found), &of(&wanted)) {
+            let same = found.title == wanted.title
+                && found.parameters == wanted.parameters
+                && is_same_set(&of(&found), &of(&wanted));
+            if !same {
                 let message =
-                    format!("there is a group snapshot `{name}` already, of other volumes");
+                    format!("there is a group snapshot `{name}` already, of something else");
                 return Err(ApiError::new(Code::AlreadyExists, message));
             }
             if found.ready {
@@ -251,7 +286,8 @@ impl Controller {
         let Some((_, whole)) = found.filter(|(_, it)| it.ready && !it.deleting) else {
             return Ok(());
         };
-        for cut in &whole.cuts {
+        let there = |cut: &&v1::GroupCut| cut.volume.as_ref().is_some_and(|it| self.exists(it));
+        for cut in whole.cuts.iter().filter(there) {
             let snapshot = v1::VolumeSnapshot {
                 uid: cut.snapshot.clone(),
                 name: cut.snapshot_name.clone(),
@@ -332,15 +368,7 @@ impl Controller {
         if volume.is_none_or(|it| it.volume.uid != of.uid || it.volume.deleting) {
             return Ok(());
         }
-        match self
-            .site
-            .delete_snapshot(&of.name, cut.snapshot.clone())
-            .await
-            .map_err(ApiError::from)
-        {
-            Err(error) if error.code != Code::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        self.take_away(&of.name, &cut.snapshot).await
     }
 }
 

@@ -6,11 +6,11 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | `volumes`, `shape`, `attach` | what is asked for volumes |
+//! | `volumes`, `shape`, `attach`, `targets` | what is asked for volumes, and who serves them |
 //! | `snapshots`, `groups`, `cut` | snapshots, groups, and the cut over several volumes |
 //! | `nodes`, `tokens` | nodes and pools; who may use the API |
 //! | `care`, `need` | level-triggered: what everything needs next |
-//! | `placement` | where replicas go |
+//! | `placement`, `room` | where replicas go, and what is left |
 //! | `presence`, `beats`, `books` | what is known of nodes, and of the catalog |
 //! | `busy` | one operation at a time for each object |
 //! | `view`, `states` | objects as the API tells them, and how they are |
@@ -27,9 +27,11 @@ mod need;
 mod nodes;
 mod placement;
 mod presence;
+mod room;
 mod shape;
 mod snapshots;
 mod states;
+mod targets;
 mod tokens;
 mod view;
 mod volumes;
@@ -155,7 +157,8 @@ async fn succeed(site: &Site, host: &str, since_ms: u64) -> Result<u64, StepErro
         let version = present.as_ref().map_or(0, |object| object.version);
         let body = present.as_ref().and_then(|object| object.body.as_ref());
         let last = body.and_then(v1::Controller::of).map_or(0, |last| last.generation);
-        let generation = last + 1;
+        // Above what nodes may have heard before a backup of the catalog was restored.
+        let generation = since_ms.max(last + 1);
         let next = v1::Controller { generation, host: host.into(), since_ms };
         if let Swapped::Done(_) = site.client().swap(&key, version, next.change()).await? {
             return Ok(generation);
@@ -196,9 +199,13 @@ impl Controller {
         self.may_act()?;
         let claimed = self.busy.claim(&things).await;
         let claim = claimed.map_err(|(kind, name)| ApiError::busy(noun(kind), &name))?;
+        // What takes longer than this waits for something that does not come. It is given up as by a
+        // crash: care finishes or undoes it, and what else the objects need can be done.
+        let limit = 2 * self.settings.patience;
         let task = tokio::spawn(async move {
             let _claim = claim;
-            work.await
+            let late = |_| ApiError::new(Code::Unavailable, "it took too long, and was given up");
+            tokio::time::timeout(limit, work).await.map_err(late)?
         });
         match tokio::time::timeout(self.settings.patience, task).await {
             Ok(Ok(answer)) => answer,
@@ -250,6 +257,7 @@ impl Controller {
     async fn fresh<T: Kept>(&self, name: &str) -> Answer<Option<(u64, T)>> {
         let key = v1::Key { kind: T::KIND.into(), name: name.into() };
         let found = self.site.client().get(&key).await?;
+        found.iter().for_each(|object| self.books.put(object));
         Ok(found.and_then(|object| {
             let body = object.body.as_ref().and_then(T::of)?.clone();
             Some((object.version, body))

@@ -53,6 +53,8 @@ pub struct View<'a> {
     pub presence: &'a dyn Fn(u64) -> Presence,
     /// The pool of a place has failed.
     pub is_failed: &'a dyn Fn(&v1::Place) -> bool,
+    /// The target has not had this replica for the grace time, though its node is there.
+    pub is_ill: &'a dyn Fn(u64) -> bool,
     /// When the holder's targets were told, and what it said of this volume's.
     pub target: Option<(Instant, Option<&'a v1::TargetStatus>)>,
     /// When this volume was last given something to do.
@@ -61,6 +63,9 @@ pub struct View<'a> {
 
 /// How long a node that has a grant may take to say that its target runs.
 const RESUMING: Duration = Duration::from_secs(5);
+
+/// Between two times that a replica is emptied and begins anew.
+const RENEWING: Duration = Duration::from_secs(60);
 
 pub fn need(volume: &v1::Volume, view: &View<'_>) -> Option<Need> {
     if volume.deleting {
@@ -78,7 +83,7 @@ pub fn need(volume: &v1::Volume, view: &View<'_>) -> Option<Need> {
         let target = view.target.and_then(|(_, target)| target).filter(|target| target.serving);
         let grows = volume.wanted_size > volume.size && target.is_some();
         let grow = grows.then_some(Need::Grow);
-        grow.or_else(|| leftover(volume, view)).or_else(|| replicas(volume, target?, view))
+        grow.or_else(|| leftover(volume, target?, view)).or_else(|| replicas(volume, target?, view))
     })
 }
 
@@ -114,8 +119,13 @@ fn is_desired(quorum: &v1::Quorum, replica: u64) -> bool {
 }
 
 /// A place where nothing is wanted, and from where the vote is gone.
-fn leftover(volume: &v1::Volume, view: &View<'_>) -> Option<Need> {
+fn leftover(volume: &v1::Volume, target: &v1::TargetStatus, view: &View<'_>) -> Option<Need> {
     let quorum = volume.quorum.as_ref()?;
+    // Until all who vote have everything, an old copy may be what is left in the end.
+    let is_whole = |it: &v1::PeerStatus| !it.votes || it.standing() == Standing::Healthy;
+    if !target.peers.iter().all(is_whole) {
+        return None;
+    }
     let place = volume.places.iter().find(|place| {
         let wanted = is_desired(quorum, place.replica) || is_voter(quorum, place.replica);
         !wanted && (view.presence)(place.node).is_here() && !(view.is_failed)(place)
@@ -131,7 +141,9 @@ fn replicas(volume: &v1::Volume, target: &v1::TargetStatus, view: &View<'_>) -> 
     };
     let is_lost = |replica: u64| {
         place(replica).is_none_or(|place| {
-            (view.is_failed)(place) || (view.presence)(place.node).is_away_for(view.grace, view.now)
+            (view.is_failed)(place)
+                || (view.is_ill)(replica)
+                || (view.presence)(place.node).is_away_for(view.grace, view.now)
         })
     };
     let settled = quorum.membership.as_ref().is_some_and(|it| it.next.is_none())
@@ -172,7 +184,9 @@ fn unsettled<'a>(
     let leaver = voters(quorum).find(|member| !is_desired(quorum, member.replica));
     for newcomer in newcomers {
         let replica = newcomer.replica;
-        if peer(replica).is_some_and(|peer| peer.gives_up) {
+        // Not again and again: it fills its pool each time.
+        let rested = view.touched.is_none_or(|at| view.now.duration_since(at) >= RENEWING);
+        if rested && peer(replica).is_some_and(|peer| peer.gives_up) {
             return Some(Need::Renew { replica });
         }
         let is_step = quorum.membership.as_ref().is_some_and(|it| it.next.is_some());

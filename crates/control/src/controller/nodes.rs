@@ -90,15 +90,14 @@ impl Controller {
             let message = format!("the node `{}` is there: stop it first", found.name);
             return Err(ApiError::new(Code::InUse, message));
         }
-        let in_use = |it: &&super::books::Known<v1::Volume>| {
-            it.places.iter().any(|place| place.node == found.id) && !it.deleting
-        };
+        let in_use = |it: &&super::books::Known<v1::Volume>| !it.deleting && needs(it, found.id);
         let volumes = self.books.all::<v1::Volume>();
-        let names: Vec<&str> =
-            volumes.iter().filter(in_use).map(|it| it.name.as_str()).take(5).collect();
+        let names = volumes.iter().filter(in_use).map(|it| it.name.as_str());
+        let names: Vec<&str> = names.take(NAMED).collect();
         if !names.is_empty() {
             let message = format!(
-                "volumes still have replicas on `{}`, which are replaced when it is away for long enough: {}",
+                "volumes still reckon with replicas on `{}`, which are replaced when it is away for long \
+                 enough: {}",
                 found.name,
                 names.join(", ")
             );
@@ -106,6 +105,18 @@ impl Controller {
         }
         let this = Arc::clone(self);
         self.run(vec![(v1::Kind::Node, found.name.clone())], async move {
+            // What it has left of volumes that do without it is given up with it.
+            for volume in this.books.all::<v1::Volume>() {
+                if volume.places.iter().any(|place| place.node == found.id) {
+                    this.edit::<v1::Volume>(&volume.name, &volume.uid, |volume| {
+                        if volume.deleting || !needs(volume, found.id) {
+                            volume.places.retain(|place| place.node != found.id);
+                        }
+                        Ok(())
+                    })
+                    .await?;
+                }
+            }
             if let Some((version, _)) = this.fresh::<v1::Node>(&found.name).await? {
                 let gone = this.remove::<v1::Node>(version, &found.name).await?;
                 gone.ok_or_else(|| ApiError::busy("node", &found.name))?;
@@ -114,4 +125,19 @@ impl Controller {
         })
         .await
     }
+}
+
+/// Volumes that are named in an error.
+const NAMED: usize = 5;
+
+/// A replica on the node votes, or is to.
+fn needs(volume: &v1::Volume, node: u64) -> bool {
+    let quorum = volume.quorum.clone().unwrap_or_default();
+    let membership = quorum.membership.unwrap_or_default();
+    let sets = membership.voters.iter().chain(&membership.next);
+    let mut members = sets.flat_map(|voters| &voters.members).chain(&quorum.desired);
+    let here = |replica: u64| {
+        volume.places.iter().any(|place| place.replica == replica && place.node == node)
+    };
+    members.any(|member| here(member.replica))
 }

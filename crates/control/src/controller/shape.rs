@@ -95,20 +95,23 @@ impl Shape {
         let size = found.size.max(found.wanted_size);
         let asks_size = self.asked.size > 0 || self.asked.size_limit.is_some();
         let limit = self.size_limit.unwrap_or(u64::MAX);
+        let least = if self.asked.size == 0 { 0 } else { self.size };
         // A clone has these of its source, unless told.
         let begins = self.asked.source.is_none();
         let says_block_size = begins || self.asked.block_size.is_some();
         let says_compression = begins || self.asked.compression.is_some();
         let placement = found.placement.clone().unwrap_or_default();
         let pools = (&placement.pools, &placement.spread);
+        let accessible: Vec<v1::Segment> = self.asked.accessible.iter().map(segment).collect();
         let asked_pools = (&self.asked.pools, &self.asked.spread.clone().unwrap_or_default());
         let pairs = [
             (self.named.title != found.title, "name"),
-            (asks_size && !(self.size..=limit).contains(&size), "size"),
+            (asks_size && !(least..=limit).contains(&size), "size"),
             (says_block_size && self.block_size != found.block_size, "blockSize"),
             (says_compression && self.compression != found.compression, "compression"),
             (pools != asked_pools, "pools"),
-            (self.asked.attached_only != found.attached_only, "attachedOnly"),
+            (begins && self.asked.attached_only != found.attached_only, "attachedOnly"),
+            (accessible != placement.accessible, "accessible"),
             (self.asked.source.is_some() != found.origin.is_some(), "source"),
             (self.asked.parameters != found.parameters, "parameters"),
         ];
@@ -187,7 +190,11 @@ fn segment(pairs: &Pairs) -> v1::Segment {
 /// Whoever shows a credential has to show the right one.
 pub fn check_proof(volume: &v1::Volume, shown: Option<&Credential>) -> Answer<()> {
     let Some(shown) = shown else { return Ok(()) };
-    let wrong = |message: String| Err(ApiError::new(Code::Unauthenticated, message));
+    // Which tells it from a token that is not known.
+    let field = Some("credential".to_owned());
+    let wrong = |message: String| {
+        Err(ApiError { field: field.clone(), ..ApiError::new(Code::Unauthenticated, message) })
+    };
     let name = &volume.name;
     let Some(kept) = &volume.chap else {
         return wrong(format!("the volume `{name}` has no credential, and one was shown"));

@@ -102,7 +102,7 @@ impl Controller {
             }
             Source::Volume { id } => {
                 let volume = self.usable(id)?;
-                let name = format!("copy-{}", crate::hex::encode(owner));
+                let name = super::volumes::copy_name(owner);
                 let named = Named { name, title: String::new() };
                 let mut wanted = new_snapshot(&volume, &named, Default::default());
                 wanted.owner = owner.to_vec();
@@ -171,19 +171,27 @@ impl Controller {
         }
     }
 
+    /// Deletes a snapshot of a volume, unless it is gone: only who serves the volume can tell.
+    pub(super) async fn take_away(&self, volume: &str, snapshot: &[u8]) -> Answer<()> {
+        let deleted = self.site.delete_snapshot(volume, snapshot.to_vec()).await;
+        let missing = match deleted.map_err(ApiError::from) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.code == Code::NotFound => error,
+            Err(error) => return Err(error),
+        };
+        match self.site.target(volume).await {
+            Ok(target) if target.serving => Ok(()),
+            Ok(_) | Err(_) => Err(ApiError::new(Code::Unavailable, missing.message)),
+        }
+    }
+
     /// Content first, then the object.
     async fn forget_snapshot(&self, snapshot: &v1::VolumeSnapshot) -> Answer<()> {
         let of = snapshot.volume.clone().unwrap_or_default();
         let volume = self.site.volume(&of.name).await?;
         // With its volume it went, or goes.
         if volume.is_some_and(|it| it.volume.uid == of.uid && !it.volume.deleting) {
-            match self.site.delete_snapshot(&of.name, snapshot.uid.clone()).await {
-                Ok(()) => {}
-                Err(error) => match ApiError::from(error) {
-                    gone if gone.code == Code::NotFound => {}
-                    error => return Err(error),
-                },
-            }
+            self.take_away(&of.name, &snapshot.uid).await?;
         }
         self.site.fault(faults::SNAPSHOT_GONE).await;
         while let Some((version, found)) = self.fresh::<v1::VolumeSnapshot>(&snapshot.name).await? {

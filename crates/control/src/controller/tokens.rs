@@ -45,6 +45,10 @@ fn show(token: &v1::Token) -> Token {
     }
 }
 
+fn is_valid(token: &v1::Token) -> bool {
+    token.expires_ms == 0 || now_ms() < token.expires_ms
+}
+
 /// Nobody can guess it.
 fn new_text() -> String {
     let mut secret = [0; 32];
@@ -64,40 +68,41 @@ fn new_token(asked: &NewToken, text: &str) -> v1::Token {
     }
 }
 
-/// What is in the file, or what is written there now: durable before anybody trusts it.
-fn kept_in(file: &Path) -> io::Result<String> {
-    match fs::read_to_string(file) {
-        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().into()),
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    let text = new_text();
+/// Durable before anybody trusts it, and read by its owner only.
+fn keep(file: &Path, text: &str) -> io::Result<()> {
     let aside = file.with_extension("new");
-    let mut options = fs::OpenOptions::new();
-    let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+    match fs::remove_file(&aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut new = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
     writeln!(new, "{text}")?;
     new.sync_all()?;
     fs::rename(&aside, file)?;
-    Ok(text)
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(folder)?.sync_all()
 }
 
 impl Controller {
     /// A site that nobody may use yet gets its first token, in a file that only its owner reads.
     pub async fn ensure_admin(&self, file: &Path) -> Answer<()> {
         let tokens = self.books.all::<v1::Token>();
-        if tokens.iter().any(|token| token.role() == v1::TokenRole::Admin) {
+        let is_admin = |token: &v1::Token| token.role() == v1::TokenRole::Admin && is_valid(token);
+        if tokens.iter().any(|token| is_admin(token)) {
             return Ok(());
         }
         let unwritten = |error: io::Error| {
             let message = format!("the first token cannot be kept in {}: {error}", file.display());
             ApiError::new(Code::Internal, message)
         };
-        let text = kept_in(file).map_err(unwritten)?;
+        // A new one each time: what is in the file may have been deleted for good reasons.
+        let text = new_text();
+        keep(file, &text).map_err(unwritten)?;
         let asked = NewToken { name: FIRST.into(), role: Role::Admin, lasts_seconds: None };
-        // Somebody else may have been faster: then there is one.
-        self.swap(0, new_token(&asked, &text)).await?;
-        Ok(())
+        let present = tokens.iter().find(|token| token.name == FIRST);
+        let version = present.map_or(0, |token| token.version());
+        let stored = self.swap(version, new_token(&asked, &text)).await?;
+        stored.map(|_| ()).ok_or_else(|| ApiError::busy("token", FIRST))
     }
 
     /// What the bearer of a token may do; `None`: it is nobody's, or has expired.
@@ -106,8 +111,7 @@ impl Controller {
         let digest = certs::sha256(shown.as_bytes());
         let tokens = self.books.all::<v1::Token>();
         let found = tokens.iter().find(|token| token.digest == digest)?;
-        let is_valid = found.expires_ms == 0 || now_ms() < found.expires_ms;
-        role(found.role()).filter(|_| is_valid)
+        role(found.role()).filter(|_| is_valid(found))
     }
 
     pub fn tokens(&self) -> Page<Token> {

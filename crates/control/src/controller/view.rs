@@ -229,14 +229,16 @@ impl Controller {
     }
 
     fn show_group_snapshot(&self, snapshot: &Known<v1::VolumeGroupSnapshot>) -> GroupSnapshot {
+        let parts = parts(self, snapshot);
         GroupSnapshot {
             name: snapshot.name.clone(),
             uid: hex::encode(&snapshot.uid),
             title: title(&snapshot.title, &snapshot.name),
             created_ms: snapshot.created_ms,
             group: Some(snapshot.group.clone()).filter(|group| !group.is_empty()),
-            snapshots: parts(self, snapshot).iter().map(|it| self.show_snapshot(it)).collect(),
-            ready: snapshot.ready,
+            // It is whole for others when all its parts can be found.
+            ready: snapshot.ready && parts.len() == snapshot.cuts.len(),
+            snapshots: parts.iter().map(|it| self.show_snapshot(it)).collect(),
             hold_us: snapshot.hold_us,
             parameters: snapshot.parameters.clone(),
         }

@@ -7,7 +7,7 @@ use proto::csi::{self, VolumeCondition, VolumeContentSource, VolumeGroupSnapshot
 use tonic::Status;
 
 use super::capacity::signed;
-use super::status::not_yet;
+use super::status::{not_found, not_yet};
 use super::topology;
 use crate::api::types::{GroupSnapshot, Health, Snapshot, Source, State, Volume};
 
@@ -28,6 +28,19 @@ pub fn volume(of: &Volume) -> csi::Volume {
         volume_context: HashMap::new(),
         content_source: of.source.as_ref().map(source),
         accessible_topology: of.accessible.iter().map(topology::told).collect(),
+    }
+}
+
+/// One that is on its way out is gone for whoever asks: only its remains are still there.
+pub fn is_there(volume: &Volume) -> bool {
+    volume.state.health != Health::Deleting
+}
+
+/// A volume that was asked for by its id.
+pub fn there(volume: Volume) -> Result<Volume, Status> {
+    match is_there(&volume) {
+        true => Ok(volume),
+        false => Err(not_found("volume", &volume.uid)),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Use {
     pub read_only: bool,
     /// On several nodes at the same time.
     pub shared: bool,
+    /// And one of them writes at the most.
+    pub single_writer: bool,
 }
 
 /// Why a capability is none of ours.
@@ -84,7 +86,8 @@ fn read(field: &str, capability: &VolumeCapability) -> Result<Use, Misfit> {
             return Err(unsupported(format!("no {name} with a mount; {}", possible(access))));
         }
     };
-    Ok(Use { access, read_only, shared })
+    let single_writer = mode == Mode::MultiNodeSingleWriter;
+    Ok(Use { access, read_only, shared, single_writer })
 }
 
 fn mounted(field: String, mount: &MountVolume) -> Result<Access, Misfit> {

@@ -10,6 +10,7 @@ use proto::csi::{
 };
 use tonic::{Request, Response, Status};
 
+use super::fields::given;
 use super::topology;
 use crate::api::types::Pairs;
 use crate::controller::NODE_KEY;
@@ -70,11 +71,16 @@ impl Node for NodeService {
         Err(unable("published"))
     }
 
+    /// Done: this version publishes nothing, so that nothing is published anywhere. Orchestrators ask for it
+    /// before they delete a volume.
     async fn node_unpublish_volume(
         &self,
-        _: Request<NodeUnpublishVolumeRequest>,
+        request: Request<NodeUnpublishVolumeRequest>,
     ) -> Answer<NodeUnpublishVolumeResponse> {
-        Err(unable("unpublished"))
+        let NodeUnpublishVolumeRequest { volume_id, target_path } = request.into_inner();
+        given("volume_id", &volume_id)?;
+        given("target_path", &target_path)?;
+        Ok(Response::new(NodeUnpublishVolumeResponse {}))
     }
 
     async fn node_get_volume_stats(

@@ -26,7 +26,7 @@ pub enum TokenError {
     #[error("the token of this driver cannot be read from {}: {reason}", path.display())]
     Read { path: PathBuf, reason: std::io::Error },
     #[error(
-        "{} has no token of the API: it is to have one line, as `pollux` told it",
+        "{} has no token of the API: it is to have one line, as `pollux token create` shows it",
         path.display()
     )]
     Strange { path: PathBuf },

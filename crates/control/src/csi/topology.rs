@@ -90,7 +90,7 @@ pub enum PlaceError {
     Many,
 }
 
-/// Where a node is, from keys and values that an operator gave it.
+/// Where a node is, from keys and values that an operator gave it. Its name is known already.
 pub fn place(given: Vec<(String, String)>) -> Result<Pairs, PlaceError> {
     let mut place = Pairs::new();
     if given.len() > PAIRS_MAX {
@@ -107,7 +107,8 @@ pub fn place(given: Vec<(String, String)>) -> Result<Pairs, PlaceError> {
         if !worded(&value) {
             return Err(PlaceError::Value(value));
         }
-        if place.keys().any(|other: &String| other.eq_ignore_ascii_case(&key)) {
+        let is_known = |other: &str| other.eq_ignore_ascii_case(&key);
+        if is_known(NODE_KEY) || place.keys().any(|other: &String| is_known(other)) {
             return Err(PlaceError::Twice(key));
         }
         let other = place.keys().next().map(|other| parts(other).0);

@@ -10,7 +10,7 @@ impl Site {
         let volume = Some(reference(&found.volume));
         admin.resize(v1::ResizeRequest { volume, size }).await?;
         self.fault(faults::GROWTH_DONE).await;
-        self.change(name, |volume| {
+        self.change_of(&found.volume, |volume| {
             volume.size = volume.size.max(size);
             if volume.wanted_size <= volume.size {
                 volume.wanted_size = 0;

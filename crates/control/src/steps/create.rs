@@ -204,7 +204,7 @@ pub fn nobody() -> v1::Membership {
 }
 
 /// Whether its replicas were made.
-pub(super) fn has_votes(volume: &v1::Volume) -> bool {
+pub fn has_votes(volume: &v1::Volume) -> bool {
     let membership = volume.quorum.as_ref().and_then(|quorum| quorum.membership.as_ref());
     membership.is_some_and(|membership| membership.version > 0)
 }

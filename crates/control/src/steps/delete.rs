@@ -1,5 +1,7 @@
 //! Volumes on their way out: target, votes, replicas, mark, object. In this order nothing is left that
 //! nobody knows of.
+use std::time::Duration;
+
 use futures_util::future::try_join_all;
 use proto::catalog_client::Swapped;
 use proto::v1;
@@ -38,6 +40,9 @@ pub enum Left {
     /// Its object was changed meanwhile: once more.
     Changed,
 }
+
+/// How long a target may take to end its reign cleanly.
+const CLOSING: Duration = Duration::from_secs(15);
 
 impl Site {
     pub async fn delete(&self, name: &str) -> Result<(), StepError> {
@@ -111,8 +116,27 @@ impl Site {
         if holder == 0 || manner.is_away(holder) {
             return Ok(());
         }
-        match (self.stop(&volume.name).await, manner) {
+        let stopped = tokio::time::timeout(CLOSING, self.stop(&volume.name)).await;
+        let Ok(stopped) = stopped else {
+            // It waits for a quorum that may never come: without votes it ends anyway.
+            return match manner {
+                Manner::Controlled { .. } => Ok(()),
+                Manner::ByHand => Err(StepError::TooLong {
+                    what: "the end of its target",
+                    name: volume.name.clone(),
+                    seconds: CLOSING.as_secs(),
+                }),
+            };
+        };
+        match (stopped, manner) {
             (Ok(_), _) => Ok(()),
+            (Err(StepError::NoNode { .. }), Manner::Controlled { .. }) => Ok(()),
+            // It does not serve, for want of a quorum.
+            (Err(StepError::Node(status)), Manner::Controlled { .. })
+                if status.code() == Code::Unavailable =>
+            {
+                Ok(())
+            }
             // It does not run where it may: after a restart that saw the intent.
             (Err(StepError::Node(status)), Manner::Controlled { .. })
                 if status.code() == Code::NotFound =>

@@ -1,7 +1,7 @@
 //! Places between two steps, where a test ends the controller.
 //!
 //! In a process `POLLUX_FAULT=<point>` or `<point>:<n>` aborts when the point is reached for the n-th time. In a
-//! test the controller stops there for ever, and is dropped: for the rest of the site that is the same.
+//! test the controller stands still there, and wakes up when another has taken over.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,12 +64,21 @@ struct Armed {
     end: End,
 }
 
+/// A controller that stands still, as one whose machine sleeps.
+#[derive(Debug, Default)]
+pub struct Halt {
+    /// The point was reached.
+    pub reached: Notify,
+    /// It wakes up.
+    pub go_on: Notify,
+}
+
 #[derive(Debug)]
 enum End {
     /// The process is gone.
     Abort,
-    /// Whoever comes here goes no further; the test is told.
-    Halt(Arc<Notify>),
+    /// Whoever comes here waits until he is let go on; the test is told.
+    Halt(Arc<Halt>),
 }
 
 impl Faults {
@@ -86,9 +95,9 @@ impl Faults {
     }
 
     /// Halts at a point when it is reached for the n-th time, and tells.
-    pub fn halt_at(point: Point, times: u64, told: Arc<Notify>) -> Faults {
+    pub fn halt_at(point: Point, times: u64, halt: Arc<Halt>) -> Faults {
         let (point, left) = (point.into(), AtomicU64::new(times));
-        Faults { armed: Some(Arc::new(Armed { point, left, end: End::Halt(told) })) }
+        Faults { armed: Some(Arc::new(Armed { point, left, end: End::Halt(halt) })) }
     }
 
     pub async fn at(&self, point: Point) {
@@ -99,9 +108,9 @@ impl Faults {
         }
         match &armed.end {
             End::Abort => std::process::abort(),
-            End::Halt(told) => {
-                told.notify_one();
-                std::future::pending().await
+            End::Halt(halt) => {
+                halt.reached.notify_one();
+                halt.go_on.notified().await;
             }
         }
     }

@@ -20,7 +20,7 @@ use proto::v1::object::Body;
 use proto::v1::swap_request::Change;
 
 pub use clones::NewClone;
-pub use create::{NewVolume, nobody};
+pub use create::{NewVolume, has_votes, nobody};
 pub use delete::{Left, Manner};
 pub use error::StepError;
 pub use nodes::{Admin, Says};
@@ -56,7 +56,8 @@ impl Site {
 
     /// The site as a controller of this generation sees it: nodes are told who asks.
     pub fn controlled(self, generation: u64, faults: Faults, told: Told) -> Site {
-        Site { nodes: self.nodes.controlled(generation), faults, told, ..self }
+        let client = self.client.controlled(generation);
+        Site { client, nodes: self.nodes.controlled(generation), faults, told }
     }
 
     fn tell(&self, object: &v1::Object) {

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use certs::{Identity, Name};
+use proto::catalog_client::CONTROLLER;
 use proto::v1;
 use proto::v1::node_admin_client::NodeAdminClient;
 use proto::v1::object::Body;
@@ -22,13 +23,10 @@ pub struct Says {
     generation: Option<u64>,
 }
 
-/// What nodes look for.
-const HEADER: &str = "pollux-controller";
-
 impl Interceptor for Says {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(generation) = self.generation {
-            request.metadata_mut().insert(HEADER, MetadataValue::from(generation));
+            request.metadata_mut().insert(CONTROLLER, MetadataValue::from(generation));
         }
         Ok(request)
     }

@@ -37,6 +37,7 @@ impl Site {
             Ok(())
         })
         .await?;
+        self.fault(faults::REPLICA_WANTED).await;
         Ok(())
     }
 
@@ -120,9 +121,7 @@ impl Site {
         pool: &str,
     ) -> Result<(), StepError> {
         let member = self.place_replica(of, node, pool).await?;
-        self.desire(of, member, Some(old)).await?;
-        self.fault(faults::REPLICA_WANTED).await;
-        Ok(())
+        self.desire(of, member, Some(old)).await
     }
 
     /// It loses its vote; its content goes later.
@@ -258,7 +257,13 @@ impl Site {
     pub(super) async fn wipe(&self, found: &Found, replica: u64) -> Result<(), StepError> {
         let place = found.volume.places.iter().find(|place| place.replica == replica);
         let Some(place) = place else { return Ok(()) };
-        let mut admin = self.admin(&self.node_of_id(place.node).await?)?;
+        let node = match self.node_of_id(place.node).await {
+            Ok(node) => node,
+            // Forgotten, and whatever it had with it.
+            Err(StepError::NoNode { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut admin = self.admin(&node)?;
         let there = present(&mut admin, &found.volume).await?;
         let incarnation = there.map_or(NOT_YET, |present| present.incarnation);
         admin.delete_replica(deletion(found, replica, incarnation)).await?;

@@ -133,7 +133,8 @@ impl Driver {
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("token"), format!("{TOKEN}\n")).unwrap();
         let api = FalseApi::default();
-        let site = Site { api: api.start().await, token_file: folder.join("token") };
+        let token_file = folder.join("token");
+        let site = Site { api: api.start().await, token_file, trust: None };
         let place = [("zone".to_owned(), "a".to_owned())].into();
         let host = Host { name: "worker-1".into(), place };
         let part = match mode {

@@ -5,7 +5,7 @@ use crate::limits::{JOURNAL_BLOCK, MAP_PAGE};
 use crate::pool::{Condition, Pool};
 use crate::snapshot::Snapshot;
 use crate::units::{Epoch, SnapshotId, VolumeId, to_usize};
-use crate::volume::{BlockSize, Compression, MapRoot};
+use crate::volume::{BlockSize, Compression, MapRoot, Volume};
 
 /// How often things happened since the pool was opened.
 #[derive(Clone, Debug, Default)]
@@ -160,8 +160,32 @@ impl<D: Disk> Pool<D> {
     }
 
     pub fn volumes(&self) -> Vec<VolumeInfo> {
-        let live = self.volumes.values().filter(|volume| !volume.front.deleted);
-        live.map(|volume| VolumeInfo {
+        self.living().map(|volume| self.volume_info(volume)).collect()
+    }
+
+    pub fn volume(&self, id: VolumeId) -> Option<VolumeInfo> {
+        let found = self.volumes.get(&id).filter(|volume| !volume.front.deleted);
+        found.map(|volume| self.volume_info(volume))
+    }
+
+    /// Those with this uid: a volume, and perhaps what is imported into it.
+    pub fn volumes_of(&self, uid: [u8; 16]) -> impl Iterator<Item = VolumeInfo> {
+        let own = self.living().filter(move |volume| volume.kept.header.uid == uid);
+        own.map(|volume| self.volume_info(volume))
+    }
+
+    /// The import into a volume.
+    pub fn staging_of(&self, of: VolumeId) -> Option<VolumeInfo> {
+        let into = |volume: &&Volume| volume.kept.staging.is_some_and(|staging| staging.of == of);
+        self.living().find(into).map(|volume| self.volume_info(volume))
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Volume> {
+        self.volumes.values().filter(|volume| !volume.front.deleted)
+    }
+
+    fn volume_info(&self, volume: &Volume) -> VolumeInfo {
+        VolumeInfo {
             id: volume.id,
             name: volume.kept.header.name.clone(),
             uid: volume.kept.header.uid,
@@ -180,8 +204,7 @@ impl<D: Disk> Pool<D> {
             durable: volume.durable,
             credit: self.space.layout.bytes(volume.kept.credit),
             state: volume.kept.state.clone(),
-        })
-        .collect()
+        }
     }
 
     /// All snapshots, also internal and hidden ones.

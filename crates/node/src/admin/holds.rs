@@ -1,4 +1,7 @@
 //! Group holds: one cut over several volumes, coordinated by whoever calls.
+use std::sync::LazyLock;
+use std::time::Duration;
+
 use proto::v1;
 use replication::client::{Command, CommandAnswer};
 use replication::words::{Span, Token};
@@ -11,8 +14,18 @@ use super::{Admin, status_of, statuses};
 
 pub type CutStream = UnboundedReceiverStream<Result<v1::CutResponse, Status>>;
 
+/// A test has this node's targets be slow in everything that has to do with cuts.
+async fn dawdle() {
+    static MILLIS: LazyLock<Option<u64>> =
+        LazyLock::new(|| std::env::var("POLLUX_SLOW_CUT_MS").ok()?.parse().ok());
+    if let Some(millis) = *MILLIS {
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+    }
+}
+
 impl Admin {
     pub(super) async fn hold(&self, request: v1::HoldRequest) -> Result<v1::HoldResponse, Status> {
+        dawdle().await;
         let volume = self.volume(request.volume).await?;
         let (token, lasts) = (Token(request.token), Span(request.lasts_us));
         match self.run(volume, Command::Hold { token, lasts }).await? {
@@ -25,6 +38,7 @@ impl Admin {
         &self,
         request: v1::ReleaseRequest,
     ) -> Result<v1::ReleaseResponse, Status> {
+        dawdle().await;
         let volume = self.volume(request.volume).await?;
         match self.run(volume, Command::Release { token: Token(request.token) }).await? {
             CommandAnswer::Released { unbroken } => Ok(v1::ReleaseResponse { unbroken }),
@@ -33,6 +47,7 @@ impl Admin {
     }
 
     pub(super) async fn cut(&self, request: v1::CutRequest) -> Result<CutStream, Status> {
+        dawdle().await;
         let volume = self.volume(request.volume).await?;
         let spec = snapshot_spec(request.spec)?;
         let mut answers = self.command(volume, Command::Cut { token: Token(request.token), spec });

@@ -25,7 +25,7 @@ use tonic::Status;
 use crate::catalog::Books;
 use crate::clock;
 use crate::random;
-use crate::shard::{Order, Refusal, Sender, ShardStatus};
+use crate::shard::{Order, Refusal, ReplicaStatus, Sender, TargetStatus};
 
 pub use errors::status_of;
 pub use fence::{Fence, Generation};
@@ -62,11 +62,24 @@ impl Admin {
         result.map_err(|refusal| status_of(&refusal))
     }
 
-    async fn status(&self) -> Result<ShardStatus, Status> {
+    /// Targets of this node, or the one of a volume.
+    async fn targets_of(&self, of: Option<VolumeUid>) -> Result<Vec<TargetStatus>, Status> {
         let (tell, told) = oneshot::channel();
-        self.shard.send(Order::Status(Box::new(move |status| {
-            let _ = tell.send(status);
-        })));
+        let tell = Box::new(move |targets| {
+            // Whoever asked may have gone.
+            let _ = tell.send(targets);
+        });
+        self.shard.send(Order::Targets { of, tell });
+        told.await.map_err(|_| ended())
+    }
+
+    /// Replicas of this node, or the one of a volume.
+    async fn replicas_of(&self, of: Option<VolumeUid>) -> Result<Vec<ReplicaStatus>, Status> {
+        let (tell, told) = oneshot::channel();
+        let tell = Box::new(move |replicas| {
+            let _ = tell.send(replicas);
+        });
+        self.shard.send(Order::Replicas { of, tell });
         told.await.map_err(|_| ended())
     }
 

@@ -40,10 +40,8 @@ impl Admin {
 
     /// The incarnation of a replica to which nothing has happened yet.
     async fn untouched(&self, volume: VolumeUid, at: Position) -> Result<Option<u64>, Status> {
-        let status = self.status().await?;
-        let mut replicas = status.replicas.iter();
-        let found = replicas.find(|replica| replica.volume == volume);
-        let untouched = found.filter(|replica| replica.position == at);
+        let replicas = self.replicas_of(Some(volume)).await?;
+        let untouched = replicas.first().filter(|replica| replica.position == at);
         Ok(untouched.map(|replica| replica.incarnation.0))
     }
 
@@ -100,10 +98,9 @@ impl Admin {
         Ok(v1::DeleteReplicaResponse {})
     }
 
-    pub(super) async fn replicas(&self) -> Result<Vec<v1::Replica>, Status> {
-        let status = self.status().await?;
+    pub(super) async fn replicas(&self, of: Option<VolumeUid>) -> Result<Vec<v1::Replica>, Status> {
         let mut replicas = Vec::new();
-        for replica in &status.replicas {
+        for replica in &self.replicas_of(of).await? {
             let place = self.books.place_of(replica.volume, self.node);
             replicas.push(statuses::replica(replica, place));
         }
@@ -115,7 +112,8 @@ impl Admin {
         request: v1::GetReplicaRequest,
     ) -> Result<v1::Replica, Status> {
         let of = request.volume.unwrap_or_default();
-        let all = self.replicas().await?;
+        let uid = of.uid.as_slice().try_into().ok().map(VolumeUid);
+        let all = self.replicas(uid).await?;
         let is_it = |found: &v1::Replica| {
             found.volume.as_ref().is_some_and(|volume| {
                 volume.name == of.name && (of.uid.is_empty() || of.uid == volume.uid)

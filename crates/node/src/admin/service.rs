@@ -33,7 +33,7 @@ impl NodeAdmin for Admin {
         &self,
         _: Request<v1::ListReplicasRequest>,
     ) -> Answered<v1::ListReplicasResponse> {
-        let replicas = self.replicas().await?;
+        let replicas = self.replicas(None).await?;
         Ok(Response::new(v1::ListReplicasResponse { replicas }))
     }
 

@@ -45,8 +45,7 @@ impl Admin {
     }
 
     async fn serves(&self, volume: VolumeUid) -> Result<bool, Status> {
-        let status = self.status().await?;
-        Ok(status.targets.iter().any(|target| target.volume == volume))
+        Ok(!self.targets_of(Some(volume)).await?.is_empty())
     }
 
     pub(super) async fn list_snapshots(
@@ -58,9 +57,9 @@ impl Admin {
     }
 
     async fn snapshots_of(&self, volume: VolumeUid) -> Result<Vec<v1::Snapshot>, Status> {
-        let status = self.status().await?;
-        let found = status.targets.iter().find(|target| target.volume == volume);
-        let found = found
+        let targets = self.targets_of(Some(volume)).await?;
+        let found = targets
+            .first()
             .ok_or_else(|| Status::not_found("the volume's target does not run on this node"))?;
         Ok(found.snapshots.iter().map(|it| statuses::snapshot(it, &found.clones)).collect())
     }

@@ -2,7 +2,7 @@
 use proto::v1;
 use replication::client::{Command, CommandAnswer};
 use replication::target::Begin;
-use replication::words::ReplicaId;
+use replication::words::{ReplicaId, VolumeUid};
 use tonic::{Code, Status};
 
 use super::{Admin, statuses};
@@ -46,8 +46,8 @@ impl Admin {
     }
 
     pub(super) async fn targets(&self) -> Result<Vec<v1::TargetStatus>, Status> {
-        let status = self.status().await?;
-        Ok(status.targets.iter().map(|target| statuses::target(target, self.node)).collect())
+        let targets = self.targets_of(None).await?;
+        Ok(targets.iter().map(|target| statuses::target(target, self.node)).collect())
     }
 
     pub(super) async fn target(
@@ -55,11 +55,11 @@ impl Admin {
         request: v1::GetTargetRequest,
     ) -> Result<v1::TargetStatus, Status> {
         let of = request.volume.unwrap_or_default();
-        let status = self.status().await?;
+        let uid = of.uid.as_slice().try_into().ok().map(VolumeUid);
+        let targets = self.targets_of(uid).await?;
         let is_it =
             |name: &str, uid: [u8; 16]| name == of.name && (of.uid.is_empty() || of.uid == uid);
-        let mut targets = status.targets.iter();
-        let found = targets.find(|target| is_it(&target.name, target.volume.0));
+        let found = targets.iter().find(|target| is_it(&target.name, target.volume.0));
         found.map(|target| statuses::target(target, self.node)).ok_or_else(|| {
             Status::not_found(format!("the target of `{}` does not run on this node", of.name))
         })
@@ -76,9 +76,8 @@ impl Admin {
                 request.catalog_version
             )));
         }
-        let status = self.status().await?;
-        let target = status.targets.iter().find(|target| target.volume == volume);
-        let mut peers = target.into_iter().flat_map(|target| &target.status.peers);
+        let targets = self.targets_of(Some(volume)).await?;
+        let mut peers = targets.iter().flat_map(|target| &target.status.peers);
         let same = peers.any(|peer| {
             peer.member.replica.0 == request.replica
                 && peer.member.incarnation.0 == request.incarnation

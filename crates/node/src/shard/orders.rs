@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use super::Shard;
 use super::asks::Asker;
 use super::extents::{Extents, ExtentsAsk};
-use super::status::{Pulse, ShardStatus};
+use super::status::{Pulse, ReplicaStatus, ShardStatus, TargetStatus};
 use super::volumes::VolumeNo;
 use crate::records::{NodeBook, VolumeRecord};
 use crate::store::{Cut, Missing};
@@ -136,6 +136,15 @@ pub enum Order {
     Record(Box<VolumeRecord>),
     Nodes(NodeBook),
     Status(Box<dyn FnOnce(ShardStatus) + Send>),
+    /// Of all volumes, or of one.
+    Targets {
+        of: Option<VolumeUid>,
+        tell: Box<dyn FnOnce(Vec<TargetStatus>) + Send>,
+    },
+    Replicas {
+        of: Option<VolumeUid>,
+        tell: Box<dyn FnOnce(Vec<ReplicaStatus>) + Send>,
+    },
     /// What is asked every second.
     Pulse(Box<dyn FnOnce(Pulse) + Send>),
     /// Closes targets, then replicas, then ends the loop.
@@ -200,6 +209,8 @@ impl Shard {
             Order::Record(record) => self.record_changed(*record),
             Order::Nodes(nodes) => self.nodes = nodes,
             Order::Status(tell) => tell(self.status()),
+            Order::Targets { of, tell } => tell(self.target_statuses(of)),
+            Order::Replicas { of, tell } => tell(self.replica_statuses(of)),
             Order::Pulse(tell) => tell(self.pulse()),
             Order::End => self.begin_ending(),
         }

@@ -122,22 +122,19 @@ impl Shard {
     pub(super) fn status(&self) -> ShardStatus {
         ShardStatus {
             pools: self.pool_statuses(),
-            replicas: self.replica_statuses(),
-            targets: self.target_statuses(),
+            replicas: self.replica_statuses(None),
+            targets: self.target_statuses(None),
             lines: self.lines.len(),
         }
     }
 
-    fn replica_statuses(&self) -> Vec<ReplicaStatus> {
+    /// Of all volumes, or of one.
+    pub(super) fn replica_statuses(&self, of: Option<VolumeUid>) -> Vec<ReplicaStatus> {
         let mut all = Vec::new();
-        for (_, run) in self.volumes.iter() {
+        for (_, run) in self.volumes.iter().filter(|(_, run)| of.is_none_or(|of| run.uid == of)) {
             let Some(replica) = &run.replica else { continue };
             let pool = &self.pools[replica.pool];
-            let volumes = pool.host.pool().volumes();
-            let Some(info) = volumes.iter().find(|it| it.uid == run.uid.0 && it.staging.is_none())
-            else {
-                continue;
-            };
+            let Some(info) = pool.host.info(run.uid) else { continue };
             all.push(ReplicaStatus {
                 volume: run.uid,
                 name: info.name.clone(),
@@ -163,9 +160,10 @@ impl Shard {
         all
     }
 
-    fn target_statuses(&self) -> Vec<TargetStatus> {
-        let targets =
-            self.volumes.iter().filter_map(|(_, run)| Some((run.uid, run.target.as_ref()?)));
+    /// Of all volumes, or of one.
+    pub(super) fn target_statuses(&self, of: Option<VolumeUid>) -> Vec<TargetStatus> {
+        let runs = self.volumes.iter().filter(|(_, run)| of.is_none_or(|of| run.uid == of));
+        let targets = runs.filter_map(|(_, run)| Some((run.uid, run.target.as_ref()?)));
         targets
             .map(|(volume, target)| TargetStatus {
                 volume,

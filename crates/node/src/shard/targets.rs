@@ -71,7 +71,13 @@ impl Shard {
         above: Start,
     ) -> Result<(), Refusal> {
         let number = self.volumes.number(record.uid);
-        if self.volumes.get(number).target.is_some() {
+        if let Some(target) = self.volumes.target(number) {
+            // Whoever asks has looked at the catalog just now: when it is answered, nobody uses the volume
+            // who may not. The machine itself asks for what it needs, and a watch may have been faster.
+            if record.object.version > target.record.object.version {
+                target.record.access = record.access;
+                self.judge_users(number);
+            }
             return Err(Refusal::TargetRuns);
         }
         let run = Boot(self.config.boot.0.wrapping_add(self.numbers.next()));

@@ -33,8 +33,7 @@ pub fn state_of<D: Disk>(pool: &Pool<D>, snapshot: SnapshotId) -> Option<Vec<u8>
 }
 
 pub fn of<D: Disk>(pool: &Pool<D>, id: VolumeId) -> Option<StoreFacts> {
-    let volumes = pool.volumes();
-    let volume = volumes.iter().find(|volume| volume.id == id)?;
+    let volume = pool.volume(id)?;
     let own = pool.snapshots().into_iter().filter(|snapshot| is_of(snapshot, id));
     let (internal, snapshots): (Vec<_>, Vec<_>) = own.partition(|snapshot| snapshot.internal);
     let (cost_per_write, cost_per_granule) = costs(volume.block_size);
@@ -46,7 +45,8 @@ pub fn of<D: Disk>(pool: &Pool<D>, id: VolumeId) -> Option<StoreFacts> {
         block_size: ByteLen(volume.block_size.bytes()),
         snapshots: snapshots.into_iter().map(entry).collect(),
         internal: internal.into_iter().map(entry).collect(),
-        staged: staging_of(&volumes, id)
+        staged: pool
+            .staging_of(id)
             .and_then(|staging| staging.staging)
             .map(|staging| staging.progress),
         cost_per_granule,

@@ -17,7 +17,9 @@ mod step;
 use std::collections::BTreeMap;
 
 use block::{ByteOffset, Disk};
-use engine::{Op, OpError, Pool, Reply, RequestId, SnapshotsOfDeleted, VolumeId, VolumeSpec};
+use engine::{
+    Op, OpError, Pool, Reply, RequestId, SnapshotsOfDeleted, VolumeId, VolumeInfo, VolumeSpec,
+};
 use replication::constants::ENTRIES_MAX;
 use replication::state::Origin;
 use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
@@ -142,6 +144,11 @@ impl<D: Disk> Host<D> {
     pub fn volumes(&self) -> Vec<VolumeUid> {
         let there = self.places.iter().filter(|(_, place)| place.volume().is_some());
         there.map(|(volume, _)| *volume).collect()
+    }
+
+    /// What the engine says of a replica's volume.
+    pub fn info(&self, volume: VolumeUid) -> Option<VolumeInfo> {
+        self.pool.volume(self.places.get(&volume)?.volume()?)
     }
 
     /// What a replica's store has; whole when nothing of it is under way.
@@ -384,8 +391,7 @@ impl<D: Disk> Host<D> {
             }
             step::Next::Ready { id } => {
                 // The copy of a clone may be larger than its volume, as that of its origin was.
-                let copy = self.pool.volumes().into_iter().find(|found| found.id == id);
-                if let Some(copy) = copy {
+                if let Some(copy) = self.pool.volume(id) {
                     self.place(volume).size = copy.size;
                 }
                 let kept = self.pool.keep_order(id, true);

@@ -108,8 +108,7 @@ impl<D: Disk> Host<D> {
         if spec.size < cut.shared.size {
             return refused(format!("the snapshot has {}, and a clone no less", cut.shared.size));
         }
-        let source = self.pool.volumes().into_iter().find(|volume| volume.id == cut.volume);
-        let source = source.ok_or(StoreError::UnknownSnapshot)?;
+        let source = self.pool.volume(cut.volume).ok_or(StoreError::UnknownSnapshot)?;
         match (source.block_size, source.compression) == (spec.block_size, spec.compression) {
             true => Ok(()),
             false => refused("a clone has the block size and the compression of its origin".into()),
@@ -119,8 +118,7 @@ impl<D: Disk> Host<D> {
     /// A volume of this uid that never became a replica: what a crash left of a creation. One to which
     /// anything happened is somebody else's.
     pub(super) fn half_made(&self, uid: VolumeUid) -> Option<VolumeId> {
-        let mut volumes = self.pool.volumes().into_iter();
-        let found = volumes.find(|found| VolumeUid(found.uid) == uid && is_unused(found))?;
+        let found = self.pool.volumes_of(uid.0).find(is_unused)?;
         let snapshots = self.pool.snapshots();
         let begun = self.left.0.get(&found.id).copied().or_else(|| begins(&found, &snapshots));
         let own = snapshots.iter().any(|it| it.volume == found.id);
@@ -158,15 +156,12 @@ fn of_same_uid<D: Disk>(
     spec: &VolumeSpec,
     cut: Option<&Cut>,
 ) -> Found {
-    let volumes = pool.volumes();
-    let Some(found) = volumes.iter().find(|volume| VolumeUid(volume.uid) == uid) else {
-        return Found::Nothing;
-    };
+    let Some(found) = pool.volumes_of(uid.0).next() else { return Found::Nothing };
     let same = found.name == spec.name
         && found.size == spec.size
         && found.block_size == spec.block_size
         && found.compression == spec.compression;
-    let untouched = is_unused(found)
+    let untouched = is_unused(&found)
         && found.held == cut.map_or_else(Position::default, |cut| cut.position)
         && found.parent == cut.map(|cut| cut.id)
         && !pool.snapshots().iter().any(|snapshot| snapshot.volume == found.id);

@@ -1,4 +1,5 @@
 //! As little of an NBD client as a test needs: one request at a time.
+#![allow(dead_code, reason = "each test that includes this uses a part of it")]
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

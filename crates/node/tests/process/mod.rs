@@ -40,8 +40,8 @@ pub struct FalseCatalog {
     books: Arc<Mutex<Books>>,
     /// It answers nobody who asks, as if it was away.
     away: Arc<AtomicBool>,
-    /// Watches do not tell of controllers, as if they came late.
-    late: bool,
+    /// Watches do not tell of these, as if they came late.
+    late: Option<v1::Kind>,
 }
 
 fn key(kind: v1::Kind, name: &str) -> v1::Key {
@@ -53,9 +53,9 @@ fn told(event: Told) -> Result<v1::Event, Status> {
 }
 
 impl FalseCatalog {
-    /// One whose watches do not tell of controllers.
-    pub fn late() -> FalseCatalog {
-        FalseCatalog { late: true, ..FalseCatalog::default() }
+    /// One whose watches do not tell of a kind.
+    pub fn late(kind: v1::Kind) -> FalseCatalog {
+        FalseCatalog { late: Some(kind), ..FalseCatalog::default() }
     }
 
     pub fn set_away(&self, away: bool) {
@@ -76,7 +76,7 @@ impl FalseCatalog {
         let key = Some(key(kind, name));
         let object = v1::Object { key, version, revision, body: Some(body) };
         books.objects.insert(at, object.clone());
-        if !(self.late && kind == v1::Kind::Controller) {
+        if self.late != Some(kind) {
             books.watchers.retain(|it| it.send(told(Told::Object(object.clone()))).is_ok());
         }
         version
@@ -168,8 +168,8 @@ impl Catalog for FalseCatalog {
         let mut books = self.books.lock().unwrap();
         let begin = v1::Begin { whole: true, session: 1 };
         send.send(told(Told::Begin(begin))).unwrap();
-        let controller: i32 = v1::Kind::Controller.into();
-        let shown = books.objects.iter().filter(|(at, _)| !(self.late && at.0 == controller));
+        let late: Option<i32> = self.late.map(Into::into);
+        let shown = books.objects.iter().filter(|(at, _)| late != Some(at.0));
         let mut objects: Vec<_> = shown.map(|(_, object)| object.clone()).collect();
         objects.sort_by_key(|object| object.revision);
         objects.into_iter().for_each(|object| send.send(told(Told::Object(object))).unwrap());

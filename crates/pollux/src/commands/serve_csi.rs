@@ -78,7 +78,7 @@ pub fn run(command: ServeCsi, output: Output) -> Result<ExitCode> {
 
 fn part(command: ServeCsi) -> Result<Part> {
     let ServeCsi { mode, api, token_file, ca, node, topology, .. } = command;
-    let trust = ca.as_deref().map(certs::Trust::load).transpose()?;
+    let trust = ca.as_deref().map(certs::Trust::load).transpose().context("--ca")?;
     let site = api.zip(token_file).map(|(api, token_file)| Site { api, token_file, trust });
     let place = csi::place(topology).context("--topology")?;
     let host = node.map(|name| Host { name, place });
@@ -146,6 +146,7 @@ mod tests {
             "--mode controller --socket /s",
             "--mode controller --socket /s --api a:1",
             "--mode controller --socket /s --token-file t",
+            "--mode controller --socket /s --api a:1 --token-file t --ca nowhere",
             "--mode controller --socket /s --api a:1 --token-file t --node w",
             "--mode node --socket /s",
             "--mode node --socket /s --node w --topology z",

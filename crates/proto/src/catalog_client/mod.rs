@@ -11,7 +11,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tonic::transport::Channel;
-use tonic::{Code, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 pub use error::CallError;
 pub use watch::{News, Watch};
@@ -28,7 +28,12 @@ const CALL_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Client {
     grpc: CatalogClient<Channel>,
+    /// Which controller swaps, if one does.
+    controller: Option<u64>,
 }
+
+/// What a controller says its generation with, in the metadata of calls to nodes and to the catalog.
+pub const CONTROLLER: &str = "pollux-controller";
 
 /// What became of a swap.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +46,12 @@ pub enum Swapped {
 
 impl Client {
     pub fn new(channel: Channel) -> Client {
-        Client { grpc: CatalogClient::new(channel) }
+        Client { grpc: CatalogClient::new(channel), controller: None }
+    }
+
+    /// The same for a controller of this generation: its swaps are refused when there is a later one.
+    pub fn controlled(self, generation: u64) -> Client {
+        Client { controller: Some(generation), ..self }
     }
 
     pub async fn get(&self, key: &Key) -> Result<Option<Object>, CallError> {
@@ -79,7 +89,10 @@ impl Client {
         change: Change,
     ) -> Result<Swapped, CallError> {
         let (key, change) = (Some(key.clone()), Some(change));
-        let request = SwapRequest { key, expected_version: expected, change };
+        let mut request = Request::new(SwapRequest { key, expected_version: expected, change });
+        if let Some(generation) = self.controller {
+            request.metadata_mut().insert(CONTROLLER, generation.into());
+        }
         let answer = in_time(self.grpc.clone().swap(request)).await?;
         match answer.outcome {
             Some(Outcome::Swapped(object)) => Ok(Swapped::Done(object)),

@@ -151,6 +151,11 @@ impl Target {
     }
 
     fn may_delete(&self, uid: SnapshotUid) -> Result<(), CommandError> {
+        // One that is not settled yet may still come: that it is unknown would be believed.
+        let settled = self.sequence.settled;
+        if self.snapshots.iter().any(|it| it.uid == uid && it.position.seq > settled) {
+            return Err(CommandError::Busy);
+        }
         self.shown(uid)?;
         if self.shared.clones.iter().any(|(snapshot, _)| *snapshot == uid) {
             return Err(CommandError::HasClones);

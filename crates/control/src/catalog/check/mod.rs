@@ -4,7 +4,7 @@
 //! and can only be a mistake.
 mod group;
 mod node;
-mod people;
+pub mod people;
 mod quorum;
 mod snapshot;
 #[cfg(test)]
@@ -116,7 +116,8 @@ fn reference(field: &str, of: Option<&VolumeRef>) -> Checked {
 }
 
 fn title(field: &str, title: &str) -> Checked {
-    let fits = title.len() <= TITLE_LEN_MAX && !title.contains(char::is_control);
+    let control = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
+    let fits = title.len() <= TITLE_LEN_MAX && !title.contains(control);
     ensure(fits, field, || format!("it has at most {TITLE_LEN_MAX} bytes of text"))
 }
 

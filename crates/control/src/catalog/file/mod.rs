@@ -16,6 +16,7 @@ use redb::{Database, ReadableDatabase, ReadableTable};
 use thiserror::Error;
 
 use crate::catalog::check::Wrong;
+use crate::catalog::check::people::CONTROLLER;
 use crate::catalog::judge::{Present, Swap, Verdict, judge};
 use crate::catalog::limits::{LIST_BYTES_MAX, LIST_MAX};
 use layout::{CHANGES, META, OBJECTS, REVISION, SESSIONS, kind_number};
@@ -156,9 +157,10 @@ impl CatalogFile {
             for swap in swaps {
                 let (kind, name) = (kind_number(swap.kind), swap.name.clone());
                 let present = read(&objects, kind, &name)?;
-                let verdict = match id_taken(&objects, &swap)? {
-                    Some(wrong) => Verdict::Refused(wrong),
-                    None => judge(&present, swap, revision + 1),
+                let verdict = match (id_taken(&objects, &swap)?, later(&objects, &swap)?) {
+                    (Some(wrong), _) => Verdict::Refused(wrong),
+                    (None, Some(by)) => Verdict::Superseded { by },
+                    (None, None) => judge(&present, swap, revision + 1),
                 };
                 if let Verdict::Done(object) = &verdict {
                     revision = object.revision;
@@ -193,6 +195,17 @@ fn read(objects: &impl Objects, kind: u8, name: &str) -> Result<Present, FileErr
 
 fn decode(bytes: &[u8]) -> Result<Object, FileError> {
     Object::decode(bytes).map_err(FileError::Unreadable)
+}
+
+/// The controller that came after the one that asks.
+fn later(objects: &impl Objects, swap: &Swap) -> Result<Option<u64>, FileError> {
+    let Some(asks) = swap.controller else { return Ok(None) };
+    let found = read(objects, kind_number(Kind::Controller), CONTROLLER)?.object;
+    let last = match found.and_then(|object| object.body) {
+        Some(Body::Controller(controller)) => controller.generation,
+        _ => 0,
+    };
+    Ok(Some(last).filter(|last| *last > asks))
 }
 
 /// Two nodes with one number would both believe that they hold what was granted to one. Looked at when a

@@ -11,6 +11,7 @@ struct Case {
     away: BTreeMap<u64, Duration>,
     unknown: BTreeSet<u64>,
     failed: BTreeSet<u64>,
+    ill: BTreeSet<u64>,
     target: Option<v1::TargetStatus>,
     told: Duration,
     touched: Option<Duration>,
@@ -52,6 +53,7 @@ impl Case {
             away: BTreeMap::new(),
             unknown: BTreeSet::new(),
             failed: BTreeSet::new(),
+            ill: BTreeSet::new(),
             target: Some(target),
             told: Duration::from_secs(1000),
             touched: None,
@@ -88,6 +90,7 @@ impl Case {
             grace: GRACE,
             presence: &presence,
             is_failed: &|place| self.failed.contains(&place.node),
+            is_ill: &|replica| self.ill.contains(&replica),
             target: Some((begun + self.told, self.target.as_ref())),
             touched: self.touched.map(|touched| begun + touched),
         };
@@ -153,6 +156,9 @@ fn a_replica_is_replaced_after_the_grace_time() {
     let mut case = Case::healthy();
     case.failed.insert(2);
     assert_eq!(case.needs(), Some(Need::Replace { replica: 2 }));
+    let mut case = Case::healthy();
+    case.ill.insert(2);
+    assert_eq!(case.needs(), Some(Need::Replace { replica: 2 }), "its content is gone");
 }
 
 /// Replica 3 is away, and replica 4 on node 4 is to take its place.
@@ -175,9 +181,12 @@ fn a_replacement_goes_its_way() {
     let mut case = replacing();
     assert_eq!(case.needs(), None, "the target takes the steps");
     case.voters(&[1, 2, 4]);
+    case.peers([1, 2, 4].map(|it| peer(it, Standing::Healthy, true)).into());
     assert_eq!(case.needs(), None, "what replica 3 left is in a node that is away");
     case.away.clear();
     assert_eq!(case.needs(), Some(Need::Wipe { replica: 3 }));
+    case.peers([1, 2, 4].map(|it| peer(it, Standing::Degraded, true)).into());
+    assert_eq!(case.needs(), None, "it may be what is left in the end");
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Controller for ControllerService {
     ) -> Answer<ValidateVolumeCapabilitiesResponse> {
         let asked = validate::read(request.into_inner())?;
         let volume = self.site.client()?.volume(&asked.uid).await.map_err(refused)?;
-        Ok(Response::new(asked.judge(&volume)))
+        Ok(Response::new(asked.judge(&answers::there(volume)?)))
     }
 
     async fn list_volumes(
@@ -89,7 +89,7 @@ impl Controller for ControllerService {
         let mut part = part(List::Volumes, max_entries, &starting_token)?;
         let client = self.site.client()?;
         while let Some((after, limit)) = part.question() {
-            part.take(client.volumes(&after, limit).await, |_| true)?;
+            part.take(client.volumes(&after, limit).await, answers::is_there)?;
         }
         let (found, next_token) = part.end();
         let entries = found.iter().map(volumes::entry).collect();
@@ -175,7 +175,7 @@ impl Controller for ControllerService {
         let ControllerGetVolumeRequest { volume_id } = request.into_inner();
         let uid = id("volume", "volume_id", &volume_id)?;
         let volume = self.site.client()?.volume(uid).await.map_err(refused)?;
-        Ok(Response::new(volumes::told(&volume)))
+        Ok(Response::new(volumes::told(&answers::there(volume)?)))
     }
 
     async fn controller_modify_volume(

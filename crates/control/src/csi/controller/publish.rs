@@ -25,6 +25,7 @@ pub fn attach(request: ControllerPublishVolumeRequest) -> Result<(String, Attach
         host: node_id,
         read_only: readonly || how.read_only,
         shared: how.shared,
+        single_writer: how.single_writer,
         credential: credential(secrets)?,
     };
     Ok((id("volume", "volume_id", &volume_id)?.to_owned(), attach))

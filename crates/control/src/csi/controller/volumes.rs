@@ -26,17 +26,20 @@ pub fn wanted(request: CreateVolumeRequest) -> Result<NewVolume, Status> {
     capability::uses("volume_capabilities", &request.volume_capabilities)?;
     let range = range(request.capacity_range)?;
     let parameters: Pairs = request.parameters.into_iter().collect();
-    let class = Class::of(&parameters, &request.mutable_parameters.into_iter().collect())?;
+    let said = Class::of(&parameters, &request.mutable_parameters.into_iter().collect())?;
     let places = topology::wanted(request.accessibility_requirements)?;
     let chap = credential(request.secrets)?;
     let source = request.volume_content_source.map(source).transpose()?;
-    // What a clone is not told it has of its source, and the site knows that.
+    let class = said.clone().or_defaults();
     let (class, size) = match source {
-        Some(_) => (class, range.least),
         None => {
-            let class = class.or_defaults();
             let size = range.for_empty(class.block_size.unwrap_or_default());
             (class, size)
+        }
+        // What a clone is not told of these it has of its source, and the site knows that.
+        Some(_) => {
+            let Class { block_size, compression, .. } = said;
+            (Class { block_size, compression, ..class }, range.least)
         }
     };
     Ok(NewVolume {

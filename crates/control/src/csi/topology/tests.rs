@@ -66,5 +66,6 @@ fn a_node_is_where_its_operator_says() {
         assert_eq!(given(&[("zone", value)]), Err(PlaceError::Value(value.into())), "{value}");
     }
     assert_eq!(given(&[("zone", "a"), ("Zone", "b")]), Err(PlaceError::Twice("Zone".into())));
+    assert_eq!(given(&[(NODE_KEY, "b")]), Err(PlaceError::Twice(NODE_KEY.into())));
     assert_eq!(given(&[("a/x", "1"), ("b/y", "1")]), Err(PlaceError::Prefix("b/y".into())));
 }

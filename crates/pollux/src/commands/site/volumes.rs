@@ -51,7 +51,8 @@ pub async fn run(client: &Client, command: Volume, output: Output) -> Result<()>
             client.modify_volume(&change.name, &to).await?
         }
         Volume::Attach { name, host, read_only, shared, chap } => {
-            let to = Attach { host, read_only, shared, credential: credential(&chap)? };
+            let credential = credential(&chap)?;
+            let to = Attach { host, read_only, shared, credential, ..Attach::default() };
             client.attach_volume(&name, &to).await?
         }
         Volume::Detach { name, host, chap } => {

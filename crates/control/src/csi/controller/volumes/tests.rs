@@ -75,7 +75,8 @@ fn what_a_clone_is_not_told_is_left_to_the_site() {
         let request = CreateVolumeRequest { volume_content_source: source, ..request() };
         let wanted = wanted(request).unwrap();
         assert_eq!((wanted.size, wanted.size_limit), (0, None));
-        assert_eq!((wanted.block_size, wanted.replicas), (None, None));
+        assert_eq!((wanted.block_size, wanted.compression), (None, None));
+        assert_eq!((wanted.replicas, wanted.hold_deadline_ms), (Some(3), Some(60_000)));
         match wanted.source.unwrap() {
             Source::Snapshot { id: told } | Source::Volume { id: told } => assert_eq!(told, id),
         }
