@@ -75,6 +75,16 @@ pub fn facts(rows: impl IntoIterator<Item = (&'static str, String)>) -> Table {
     table
 }
 
+/// What is no table but a text.
+pub fn sentence(text: String) -> Table {
+    let mut table = plain(&[]);
+    table.set_content_arrangement(ContentArrangement::Disabled).add_row([text]);
+    if let Some(column) = table.column_mut(0) {
+        column.set_padding((0, 0));
+    }
+    table
+}
+
 /// With lines, and wrapped, for text that is to be read.
 pub fn boxed(header: &[&str], width: u16) -> Table {
     let mut table = Table::new();

@@ -46,7 +46,7 @@ impl FalseApi {
     }
 
     pub fn says(&self, what: &str, status: u16, answer: Value) -> &FalseApi {
-        let mut inner = self.inner.lock().unwrap();
+        let mut inner = self.inner.lock().expect("nobody panics with it");
         match inner.answers.iter_mut().find(|(known, _)| known == what) {
             Some((_, answers)) => answers.push_back((status, answer)),
             None => inner.answers.push((what.into(), [(status, answer)].into())),
@@ -56,7 +56,7 @@ impl FalseApi {
     }
 
     pub fn asked(&self) -> Vec<Asked> {
-        self.inner.lock().unwrap().asked.clone()
+        self.inner.lock().expect("nobody panics with it").asked.clone()
     }
 
     pub fn run(&self, arguments: &[&str]) -> Output {
@@ -113,7 +113,7 @@ impl FalseApi {
     }
 
     fn answer(&self, asked: Asked) -> (u16, Value) {
-        let mut inner = self.inner.lock().unwrap();
+        let mut inner = self.inner.lock().expect("nobody panics with it");
         let path = asked.what.split('?').next().unwrap_or_default().to_owned();
         let known =
             inner.answers.iter_mut().find(|(known, _)| *known == asked.what || *known == path);

@@ -85,7 +85,7 @@ fn what_is_typed_is_what_is_asked_for() {
         "name": "db", "size": 2u64 << 30, "sizeLimit": null, "blockSize": 8192, "compression": "lz4",
         "replicas": 2, "holdDeadlineMs": 120_000, "zvolWorkers": null, "pools": ["fast"],
         "accessible": [{ "zone": "a" }], "preferred": [], "spread": "rack",
-        "source": { "kind": "Snapshot", "id": "monday" }, "attachedOnly": false, "chap": null,
+        "source": { "kind": "snapshot", "id": "monday" }, "attachedOnly": false, "chap": null,
         "group": null, "parameters": {}
     });
     assert_eq!(*body, expected);
@@ -121,7 +121,8 @@ fn what_the_site_refuses_is_said_in_its_words() {
 
 #[test]
 fn a_site_that_is_away_is_named() {
-    let api = FalseApi { address: "127.0.0.1:1".into(), ..FalseApi::new() };
+    let mut api = FalseApi::new();
+    api.address = "127.0.0.1:1".into();
     let error = api.fails(&["site"]);
     assert!(error.contains("the site at 127.0.0.1:1 cannot be reached"), "{error}");
 }
@@ -139,7 +140,7 @@ fn whoever_waits_sees_what_goes_on_and_ends_when_it_is_done() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
-        lines, "75 %, db is Degraded: node-3 is away; node-3: Rebuilding\n",
+        lines, "75 %, db is Degraded: node-3 is away; node-3: Rebuilding; to do: start node-3\n",
         "not a line a look"
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("Healthy"));

@@ -100,9 +100,7 @@ struct Deleted {
 
 impl Answer for Deleted {
     fn table(&self) -> Table {
-        let mut table = render::plain(&[]);
-        table.add_row([format!("{} is deleted", self.deleted)]);
-        table
+        render::sentence(format!("{} is deleted", self.deleted))
     }
 }
 
@@ -117,6 +115,14 @@ fn health(health: Health) -> &'static str {
         Health::Offline => "Offline",
         Health::Pending => "Pending",
         Health::Deleting => "Deleting",
+    }
+}
+
+/// With the reason, if there is one.
+fn standing(state: &State) -> String {
+    match health(state.health) {
+        health if health == state.reason || state.reason.is_empty() => health.into(),
+        health => format!("{health} ({})", state.reason),
     }
 }
 

@@ -6,7 +6,7 @@ use control::api::Client;
 use control::api::types::{Node as Found, Pool as FoundPool};
 use serde::Serialize;
 
-use super::{health, is_well, or_dash, pairs, yes_no};
+use super::{health, is_well, or_dash, pairs, standing, yes_no};
 use crate::cli::site::Node;
 use crate::clock;
 use crate::confirm::confirm;
@@ -68,7 +68,7 @@ impl Answer for One {
         let mut rows = vec![
             ("name", it.name.clone()),
             ("id", it.id.to_string()),
-            ("state", format!("{} ({})", health(it.state.health), it.state.reason)),
+            ("state", standing(&it.state)),
             ("since", clock::utc(it.state.since_ms)),
             ("cordoned", yes_no(it.cordoned)),
             ("topology", pairs(&it.topology)),
@@ -95,9 +95,7 @@ struct Forgotten {
 
 impl Answer for Forgotten {
     fn table(&self) -> Table {
-        let mut table = render::plain(&[]);
-        table.add_row([format!("{} is forgotten", self.forgotten)]);
-        table
+        render::sentence(format!("{} is forgotten", self.forgotten))
     }
 }
 

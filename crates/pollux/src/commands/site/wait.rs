@@ -151,6 +151,9 @@ fn line(name: &str, volume: &Volume) -> String {
     if let Some(wanted) = volume.wanted_size {
         line += &format!("; it grows to {}", ByteLen(wanted));
     }
+    if !is_well(state) && !state.advice.is_empty() {
+        line += &format!("; to do: {}", state.advice);
+    }
     line
 }
 

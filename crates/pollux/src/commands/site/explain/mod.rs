@@ -85,13 +85,8 @@ struct Stories(Vec<Story>);
 
 impl Answer for Stories {
     fn table(&self) -> Table {
-        let mut table = render::plain(&[]);
-        table.add_row([self.text()]);
-        table
-    }
-
-    fn text(&self) -> String {
         let now = clock::now_ms();
-        self.0.iter().map(|story| story.text(now)).collect::<Vec<_>>().join("\n")
+        let stories: Vec<String> = self.0.iter().map(|story| story.text(now)).collect();
+        render::sentence(stories.join("\n"))
     }
 }

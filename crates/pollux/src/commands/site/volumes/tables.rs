@@ -5,7 +5,7 @@ use control::api::types::{Attachment, Copy, Source, Volume};
 use serde::Serialize;
 
 use crate::clock;
-use crate::commands::site::{health, is_in_order, is_well, or_dash, yes_no};
+use crate::commands::site::{health, is_in_order, is_well, or_dash, standing, yes_no};
 use crate::render::{self, Answer};
 
 /// Many, a line each.
@@ -44,17 +44,21 @@ impl Answer for One {
         let volume = &self.0;
         let mut rows = vec![
             ("name", volume.name.clone()),
-            ("title", volume.title.clone()),
             ("uid", volume.uid.clone()),
-            ("state", format!("{} ({})", health(volume.state.health), volume.state.reason)),
+            ("state", standing(&volume.state)),
             ("since", clock::utc(volume.state.since_ms)),
             ("size", size(volume)),
             ("block size", ByteLen(volume.block_size.into()).to_string()),
             ("compression", volume.compression.clone()),
             ("replicas", replicas(volume)),
-            ("hold deadline", format!("{} ms", volume.hold_deadline_ms)),
             ("created", clock::utc(volume.created_ms)),
         ];
+        if volume.title != volume.name {
+            rows.push(("title", volume.title.clone()));
+        }
+        if volume.hold_deadline_ms > 0 {
+            rows.push(("hold deadline", format!("{} ms", volume.hold_deadline_ms)));
+        }
         rows.extend(volume.source.as_ref().map(|source| ("made of", origin(source))));
         if let Some(target) = &volume.target {
             rows.push(("served by", or_dash(&target.node)));
