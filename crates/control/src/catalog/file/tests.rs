@@ -270,7 +270,8 @@ fn a_controller_that_has_a_successor_changes_nothing() {
         controller: None,
     };
     let by = |controller, name| Swap { controller, ..swap(name, 0, 7) };
-    let swaps = vec![reign(5, 0), by(Some(5), "a"), reign(6, 1), by(Some(5), "b"), by(Some(6), "c")];
+    let swaps =
+        vec![reign(5, 0), by(Some(5), "a"), reign(6, 1), by(Some(5), "b"), by(Some(6), "c")];
     let committed = file.commit(swaps).expect("it is stored");
     assert_eq!(committed.verdicts[3], Verdict::Superseded { by: 6 });
     assert_eq!(versions(&committed), [Some(1), Some(1), Some(2), None, Some(1)]);
