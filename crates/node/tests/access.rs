@@ -21,7 +21,8 @@ const DENIED: u16 = 0x0202;
 const PROTECTED: Outcome = Outcome::Sense([7, 0x27, 0]);
 
 fn attachment(initiator: &str, read_only: bool) -> v1::Attachment {
-    v1::Attachment { host: initiator.into(), initiator: initiator.into(), read_only, since_ms: 1 }
+    let (host, initiator) = (initiator.into(), initiator.into());
+    v1::Attachment { host, initiator, read_only, since_ms: 1, ..v1::Attachment::default() }
 }
 
 struct Bench {

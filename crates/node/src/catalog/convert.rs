@@ -197,6 +197,7 @@ mod tests {
             initiator: initiator.into(),
             read_only,
             since_ms: 0,
+            ..v1::Attachment::default()
         };
         let mut volume = v1::Volume {
             allowed_initiators: vec!["iqn.operator".into()],
