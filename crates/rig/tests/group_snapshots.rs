@@ -23,7 +23,7 @@ use rig::site::{MIB, Rig};
 const VOLUMES: usize = 8;
 const WRITERS: u64 = 3;
 const SNAPSHOTS: usize = 100;
-const BLOCK: u64 = 4096;
+const BLOCK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The node whose targets are slow.
 const SLOW: u64 = 2;
@@ -33,7 +33,7 @@ fn volume(number: usize) -> String {
 }
 
 fn plain(number: u64) -> Vec<u8> {
-    let mut block = vec![0; BLOCK as usize];
+    let mut block = vec![0; BLOCK];
     block[..8].copy_from_slice(&number.to_be_bytes());
     block
 }
@@ -63,13 +63,13 @@ impl Members {
     }
 
     fn read(&mut self, at: usize, block: u64) -> Result<u64> {
-        let mut bytes = vec![0; BLOCK as usize];
-        self.nbd(at)?.read(block * BLOCK, &mut bytes)?;
+        let mut bytes = vec![0; BLOCK];
+        self.nbd(at)?.read(block * BLOCK as u64, &mut bytes)?;
         Ok(number(&bytes))
     }
 
     fn write(&mut self, at: usize, block: u64, n: u64) -> Result<()> {
-        Ok(self.nbd(at)?.write(block * BLOCK, &plain(n), false)?)
+        Ok(self.nbd(at)?.write(block * BLOCK as u64, &plain(n), false)?)
     }
 }
 
@@ -242,7 +242,7 @@ fn look_at_all(rig: &Rig, api: &Api, count: usize) -> Result<u64> {
 }
 
 fn look_at(members: &mut Members) -> Result<u64> {
-    let mut counters = vec![vec![0; VOLUMES]; WRITERS as usize];
+    let mut counters: Vec<Vec<u64>> = (0..WRITERS).map(|_| vec![0; VOLUMES]).collect();
     for (writer, row) in (0..).zip(&mut counters) {
         for (at, counter) in row.iter_mut().enumerate() {
             *counter = members.read(at, writer)?;

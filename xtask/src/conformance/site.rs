@@ -170,10 +170,6 @@ impl Site {
         Ok(address.with_context(|| format!("the node offers no {protocol}"))?.to_owned())
     }
 
-    pub fn catalog(&self) -> &str {
-        &self.catalog
-    }
-
     /// Somebody listens on it.
     pub fn wait_for_socket(&self, socket: &Path) -> Result<()> {
         let begun = Instant::now();

@@ -29,6 +29,8 @@ pub struct State {
     pub when: Option<(&'static str, Event)>,
     /// Whether a replica was wanted when it was wiped.
     pub wiped_while_wanted: Vec<bool>,
+    /// Its targets wait for a quorum that does not come.
+    pub never_serves: bool,
     made: u64,
 }
 
@@ -176,7 +178,8 @@ impl NodeAdmin for FalseNode {
     }
 
     async fn get_target(&self, _: Request<v1::GetTargetRequest>) -> Answered<v1::TargetStatus> {
-        Ok(Response::new(v1::TargetStatus { serving: true, ..v1::TargetStatus::default() }))
+        let serving = self.with(|state| !state.never_serves);
+        Ok(Response::new(v1::TargetStatus { serving, ..v1::TargetStatus::default() }))
     }
 
     async fn list_snapshots(
@@ -216,7 +219,7 @@ impl NodeAdmin for FalseNode {
         &self,
         _: Request<v1::StartTargetRequest>,
     ) -> Answered<v1::StartTargetResponse> {
-        not_asked()
+        Ok(Response::new(v1::StartTargetResponse {}))
     }
 
     async fn list_targets(
@@ -271,6 +274,21 @@ impl NodeAdmin for FalseNode {
 
     async fn confirm_catalog(&self, _: Request<v1::ConfirmCatalogRequest>) -> Answered<v1::Done> {
         not_asked()
+    }
+
+    async fn list_extents(
+        &self,
+        _: Request<v1::ListExtentsRequest>,
+    ) -> Answered<v1::ListExtentsResponse> {
+        not_asked()
+    }
+
+    async fn beat(&self, _: Request<v1::BeatRequest>) -> Answered<v1::BeatResponse> {
+        let mut pool = v1::Pool { name: "main".into(), size: 1 << 30, ..v1::Pool::default() };
+        pool.free = pool.size;
+        pool.set_state(v1::PoolState::Open);
+        let (node, pools) = (self.id, vec![pool]);
+        Ok(Response::new(v1::BeatResponse { node, boot: 1, pools, ..Default::default() }))
     }
 
     async fn list_pools(

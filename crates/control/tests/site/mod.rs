@@ -140,7 +140,7 @@ pub fn blocks(object: &Object) -> Option<u64> {
     use proto::v1::object::Body;
     match object.body.as_ref()? {
         Body::Volume(volume) => Some(volume.size / 4096),
-        Body::Node(_) => panic!("nobody stored a node"),
+        other => panic!("nobody stored {other:?}"),
     }
 }
 

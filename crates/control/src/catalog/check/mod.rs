@@ -80,7 +80,21 @@ pub fn change(kind: Kind, name: &str, expected: u64, change: &Change) -> Checked
         (_, Change::Delete(_)) => ensure(expected > 0, "expected_version", || {
             "what is deleted exists, so it has a version".into()
         }),
-        (kind, _) => wrong("change", format!("the key says {}", kind.as_str_name())),
+        (kind, other) => wrong(arm(other), format!("the key says {}", kind.as_str_name())),
+    }
+}
+
+/// The field of a request that a change is in.
+fn arm(change: &Change) -> &'static str {
+    match change {
+        Change::Volume(_) => "volume",
+        Change::Node(_) => "node",
+        Change::Snapshot(_) => "snapshot",
+        Change::Group(_) => "group",
+        Change::GroupSnapshot(_) => "group_snapshot",
+        Change::Controller(_) => "controller",
+        Change::Token(_) => "token",
+        Change::Delete(_) => "delete",
     }
 }
 

@@ -298,3 +298,72 @@ fn only_what_is_deleted_is_without_votes() {
     volume.deleting = true;
     assert_eq!(change(Kind::Volume, "db", 1, &Change::Volume(volume)), Ok(()));
 }
+
+fn snapshot() -> v1::VolumeSnapshot {
+    v1::VolumeSnapshot {
+        uid: vec![3; 16],
+        name: "monday".into(),
+        volume: Some(v1::VolumeRef { name: "db".into(), uid: vec![7; 16] }),
+        ..v1::VolumeSnapshot::default()
+    }
+}
+
+fn cut() -> v1::VolumeGroupSnapshot {
+    let part = v1::GroupCut {
+        volume: Some(v1::VolumeRef { name: "db".into(), uid: vec![7; 16] }),
+        snapshot_name: "all-1".into(),
+        snapshot: vec![4; 16],
+        ..v1::GroupCut::default()
+    };
+    v1::VolumeGroupSnapshot {
+        uid: vec![5; 16],
+        name: "all".into(),
+        cuts: vec![part],
+        ..v1::VolumeGroupSnapshot::default()
+    }
+}
+
+fn field_of(checked: Checked) -> String {
+    checked.expect_err("it must be refused").field
+}
+
+#[test]
+fn a_snapshot_stays_what_it_is() {
+    let at = Some(v1::Position { term: 1, seq: 5 });
+    let made = v1::VolumeSnapshot { at, size: 4096, ..snapshot() };
+    assert_eq!(snapshot::check("monday", &made), Ok(()));
+    assert_eq!(snapshot::step(&snapshot(), &made), Ok(()));
+    assert_eq!(field_of(snapshot::check("tuesday", &made)), "snapshot.name");
+    let empty = v1::VolumeSnapshot { size: 0, ..made.clone() };
+    assert_eq!(field_of(snapshot::check("monday", &empty)), "snapshot.size");
+    assert_eq!(field_of(snapshot::step(&made, &snapshot())), "snapshot.at");
+    let gone = v1::VolumeSnapshot { deleting: true, ..made.clone() };
+    assert_eq!(snapshot::step(&made, &gone), Ok(()));
+    assert_eq!(field_of(snapshot::step(&gone, &made)), "snapshot.deleting");
+}
+
+#[test]
+fn a_group_snapshot_is_ready_when_everything_is_cut_and_stays_so() {
+    assert_eq!(group::check_snapshot("all", &cut()), Ok(()));
+    let early = v1::VolumeGroupSnapshot { ready: true, ..cut() };
+    assert_eq!(field_of(group::check_snapshot("all", &early)), "group_snapshot.cuts[0].at");
+    let mut whole = early;
+    (whole.cuts[0].at, whole.cuts[0].size) = (Some(v1::Position { term: 1, seq: 5 }), 4096);
+    assert_eq!(group::check_snapshot("all", &whole), Ok(()));
+    assert_eq!(group::step_snapshot(&cut(), &whole), Ok(()));
+    assert!(group::step_snapshot(&whole, &cut()).is_err());
+    let mut twice = cut();
+    twice.cuts.push(twice.cuts[0].clone());
+    assert_eq!(field_of(group::check_snapshot("all", &twice)), "group_snapshot.cuts[1]");
+    let none = v1::VolumeGroupSnapshot { cuts: Vec::new(), ..cut() };
+    assert_eq!(field_of(group::check_snapshot("all", &none)), "group_snapshot.cuts");
+}
+
+#[test]
+fn generations_of_controllers_only_grow() {
+    let reign = |generation| v1::Controller { generation, ..v1::Controller::default() };
+    assert_eq!(people::controller("controller", &reign(1)), Ok(()));
+    assert_eq!(field_of(people::controller("other", &reign(1))), "key.name");
+    assert_eq!(people::succession(&reign(3), &reign(4)), Ok(()));
+    assert_eq!(field_of(people::succession(&reign(3), &reign(3))), "controller.generation");
+}

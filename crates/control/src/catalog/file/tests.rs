@@ -3,7 +3,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use proto::v1::{Deletion, Node};
+use proto::v1::{Controller, Deletion, Node};
 
 use super::*;
 use crate::catalog::limits::SESSIONS_MAX;
@@ -36,12 +36,13 @@ fn swap(name: &str, expected: u64, port: u16) -> Swap {
     let id = name.bytes().fold(1, |id, byte| id * 256 + u64::from(byte));
     let node =
         Node { id, name: name.into(), peer_address: format!("10.0.0.1:{port}"), ..Node::default() };
-    Swap { kind: Kind::Node, name: name.into(), expected, change: Change::Node(node) }
+    let change = Change::Node(node);
+    Swap { kind: Kind::Node, name: name.into(), expected, change, controller: None }
 }
 
 fn delete(name: &str, expected: u64) -> Swap {
     let change = Change::Delete(Deletion {});
-    Swap { kind: Kind::Node, name: name.into(), expected, change }
+    Swap { kind: Kind::Node, name: name.into(), expected, change, controller: None }
 }
 
 fn versions(committed: &Committed) -> Vec<Option<u64>> {
@@ -254,4 +255,26 @@ fn openings_are_forgotten_at_last() {
     let file = open(&path);
     assert!(!file.knows(&first).unwrap());
     assert!(file.knows(&Cursor { session: 1, revision: 0 }).unwrap());
+}
+
+/// Protects from a controller that slept while another took over.
+#[test]
+fn a_controller_that_has_a_successor_changes_nothing() {
+    let folder = Scratch::new();
+    let file = open(&folder.path("catalog"));
+    let reign = |generation: u64, expected| Swap {
+        kind: Kind::Controller,
+        name: CONTROLLER.into(),
+        expected,
+        change: Change::Controller(Controller { generation, ..Controller::default() }),
+        controller: None,
+    };
+    let by = |controller, name| Swap { controller, ..swap(name, 0, 7) };
+    let swaps =
+        vec![reign(5, 0), by(Some(5), "a"), reign(6, 1), by(Some(5), "b"), by(Some(6), "c")];
+    let committed = file.commit(swaps).expect("it is stored");
+    assert_eq!(committed.verdicts[3], Verdict::Superseded { by: 6 });
+    assert_eq!(versions(&committed), [Some(1), Some(1), Some(2), None, Some(1)]);
+    let operator = file.commit(vec![by(None, "d")]).expect("it is stored");
+    assert_eq!(versions(&operator), [Some(1)], "an operator does as he likes");
 }

@@ -28,7 +28,8 @@ fn what_can_be_done_with_a_volume() {
         (Mode::MultiNodeMultiWriter, shares, false),
     ] {
         let (read_only, shared) = flags;
-        let wanted = |access| Use { access, read_only, shared };
+        let single_writer = mode == Mode::MultiNodeSingleWriter;
+        let wanted = |access| Use { access, read_only, shared, single_writer };
         let as_block = one("it", Some(&with(block(), mode.into())));
         assert_eq!(as_block, Ok(wanted(Access::Block)), "{mode:?}");
         let as_mount = one("it", Some(&with(mount(""), mode.into())));

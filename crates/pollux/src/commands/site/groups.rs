@@ -24,6 +24,7 @@ pub async fn run(client: &Client, command: Group, output: Output) -> Result<()> 
             show(client.create_group(&wanted).await?, output)
         }
         Group::Delete { name } => {
+            client.group(&name).await?;
             client.delete_group(&name).await?;
             deleted(name, output)
         }
@@ -69,6 +70,7 @@ async fn run_snapshot(client: &Client, command: GroupSnapshot, output: Output) -
             render::show(&OneSnapshot(client.create_group_snapshot(&wanted).await?), output)
         }
         GroupSnapshot::Delete { name, chap } => {
+            client.group_snapshot(&name).await?;
             client.delete_group_snapshot(&name, &Proof { credential: credential(&chap)? }).await?;
             deleted(name, output)
         }

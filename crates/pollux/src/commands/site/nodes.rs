@@ -24,6 +24,7 @@ pub async fn run(client: &Client, command: Node, output: Output) -> Result<()> {
                     "Whatever only this node has is lost for good, and it may not come back.";
                 confirm(lost, "node", &name)?;
             }
+            client.node(&name).await?;
             client.forget_node(&name).await?;
             return render::show(&Forgotten { forgotten: name }, output);
         }

@@ -28,6 +28,7 @@ pub async fn run(client: &Client, command: Snapshot, output: Output) -> Result<(
             show(client.create_snapshot(&wanted).await?, output)
         }
         Snapshot::Delete { name, chap } => {
+            client.snapshot(&name).await?;
             client.delete_snapshot(&name, &Proof { credential: credential(&chap)? }).await?;
             deleted(name, output)
         }

@@ -1,5 +1,5 @@
 //! `pollux token`.
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use comfy_table::Table;
 use control::api::Client;
 use control::api::types::{NewToken, Role, Token as Found};
@@ -19,6 +19,8 @@ pub async fn run(client: &Client, command: Token, output: Output) -> Result<()> 
             render::show(&Made(client.create_token(&wanted).await?), output)
         }
         Token::Delete { name } => {
+            let known = client.tokens().await?.items.iter().any(|token| token.name == name);
+            ensure!(known, "there is no token `{name}`");
             client.delete_token(&name).await?;
             deleted(name, output)
         }

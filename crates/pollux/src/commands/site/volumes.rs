@@ -27,6 +27,8 @@ pub async fn run(client: &Client, command: Volume, output: Output) -> Result<()>
         Volume::Get { name } => return render::show(&One(client.volume(&name).await?), output),
         Volume::Delete { name, chap, wait } => {
             let proof = Proof { credential: credential(&chap)? };
+            // For the API what is not there is deleted. Whoever types a name means something.
+            client.volume(&name).await?;
             wait::ask(wait, async || client.delete_volume(&name, &proof).await).await?;
             wait::until(client, &name, Goal::Gone, wait).await?;
             return deleted(name, output);

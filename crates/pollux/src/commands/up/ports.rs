@@ -25,14 +25,18 @@ impl Ports {
         Ok(address)
     }
 
-    /// The one that it was, for which it is waited a little.
+    /// The one that it was, for which it is waited a little: others know the site by it.
     pub fn again(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let begun = Instant::now();
         let listener = loop {
             match TcpListener::bind(address) {
                 Ok(listener) => break listener,
                 Err(_) if self.waited + begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
-                Err(_) => return self.take(0),
+                Err(error) => {
+                    let text =
+                        format!("{address}, where this site is, is somebody else's: {error}");
+                    return Err(io::Error::new(error.kind(), text));
+                }
             }
         };
         self.waited += begun.elapsed();
@@ -54,7 +58,8 @@ mod tests {
         let other = ports.take(taken.1.port()).unwrap();
         assert_ne!(other, taken.1);
         assert_ne!(ports.take(other.port()).unwrap(), other, "it is given already");
-        assert_ne!(ports.again(taken.1).unwrap(), taken.1, "it stays taken");
+        let refused = ports.again(taken.1).unwrap_err().to_string();
+        assert!(refused.contains(&taken.1.to_string()), "{refused}");
         drop(ports);
         assert_eq!(Ports::default().again(other).unwrap(), other);
     }

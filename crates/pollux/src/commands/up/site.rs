@@ -87,6 +87,8 @@ impl Group {
 
     fn start(&mut self, specs: &[Spec]) {
         for spec in specs {
+            // What the last run left must not be taken for this one's.
+            let _ = std::fs::remove_file(&spec.ready);
             let (orders, ended) = (self.order.subscribe(), self.ended.clone());
             self.keepers.spawn(keeper::keep(spec.clone(), orders, ended));
         }

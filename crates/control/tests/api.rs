@@ -1,0 +1,189 @@
+//! The API of a site as a stranger, a viewer and a mistaken client meet it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
+mod false_node;
+mod site;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use control::api::types::{Health, NewToken, NewVolume, Role};
+use control::api::{Client, Code, Endpoint};
+use control::controller::Settings;
+use control::serve::{Options, serve};
+use false_node::FalseNode;
+use proto::v1::swap_request::Change;
+use proto::v1::{Key, Kind};
+use site::Scratch;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+/// A control plane that runs until it is dropped, and its first token.
+struct Control {
+    api: SocketAddr,
+    catalog: SocketAddr,
+    token: String,
+    _stop: oneshot::Sender<()>,
+    scratch: Scratch,
+}
+
+async fn control() -> Control {
+    let scratch = Scratch::new();
+    started(scratch).await
+}
+
+async fn started(scratch: Scratch) -> Control {
+    let options = Options {
+        catalog: site::plain(scratch.path("catalog"), 0),
+        api: "127.0.0.1:0".parse().unwrap(),
+        token_file: scratch.path("admin.token"),
+        settings: Settings { beat: Duration::from_millis(50), ..Settings::default() },
+    };
+    let (ready, told) = oneshot::channel();
+    let (stop, stopped) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        let ready = |at| {
+            ready.send(at).expect("somebody waits");
+            Ok(())
+        };
+        let until = async {
+            let _ = stopped.await;
+        };
+        serve(options, ready, until).await.unwrap();
+    });
+    let at = told.await.unwrap();
+    let token = std::fs::read_to_string(scratch.path("admin.token")).unwrap().trim().into();
+    Control { api: at.api, catalog: at.catalog, token, _stop: stop, scratch }
+}
+
+impl Control {
+    fn client(&self, token: &str) -> Client {
+        let (address, token) = (self.api.to_string(), token.into());
+        Client::new(Endpoint { address, token, trust: None })
+    }
+
+    /// What is answered to these very bytes.
+    async fn raw(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.api).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn post(&self, path: &str, body: &str) -> String {
+        let (token, len) = (&self.token, body.len());
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {len}\r\n\r\n{body}"
+        )
+    }
+
+    /// Nodes without content, as many as are asked for.
+    async fn nodes(&self, count: u64) {
+        let client = site::client(self.catalog);
+        for id in 1..=count {
+            let (fake, node) = FalseNode::start(id, site::client(self.catalog)).await;
+            fake.with(|state| state.never_serves = true);
+            let key = Key { kind: Kind::Node.into(), name: node.name.clone() };
+            client.swap(&key, 0, Change::Node(node)).await.unwrap();
+        }
+        let api = self.client(&self.token);
+        loop {
+            let here = api.nodes().await.unwrap().items;
+            let healthy = here.iter().filter(|it| it.state.health == Health::Healthy).count();
+            if healthy as u64 == count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_gets_in_without_a_token_and_nobody_further_than_his_role() {
+    let control = control().await;
+    let stranger = control.raw("GET /v1/volumes HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(stranger.starts_with("HTTP/1.1 401"), "{stranger}");
+    for wrong in ["", "nonsense", "pollux_0000"] {
+        let refused = control.client(wrong).site().await.unwrap_err();
+        assert_eq!(refused.code, Code::Unauthenticated, "{wrong}");
+    }
+    let admin = control.client(&control.token);
+    let make = async |name: &str, role, lasts_seconds| {
+        let wanted = NewToken { name: name.into(), role, lasts_seconds };
+        admin.create_token(&wanted).await.unwrap().token.unwrap()
+    };
+    let viewer = control.client(&make("looks", Role::Viewer, None).await);
+    let editor = control.client(&make("works", Role::Editor, None).await);
+    let late = control.client(&make("late", Role::Admin, Some(0)).await);
+    assert!(viewer.volumes("", 0).await.is_ok());
+    let wanted = NewVolume { name: "db".into(), ..NewVolume::default() };
+    assert_eq!(viewer.create_volume(&wanted).await.unwrap_err().code, Code::Forbidden);
+    let no_room = editor.create_volume(&wanted).await.unwrap_err();
+    assert_eq!(no_room.code, Code::OutOfSpace, "there are no nodes: {no_room}");
+    assert_eq!(editor.tokens().await.unwrap_err().code, Code::Forbidden);
+    assert_eq!(late.site().await.unwrap_err().code, Code::Unauthenticated, "it has expired");
+    let told = admin.tokens().await.unwrap().items;
+    assert!(told.iter().all(|token| token.token.is_none()), "shown once: {told:?}");
+    admin.delete_token("works").await.unwrap();
+    assert_eq!(editor.site().await.unwrap_err().code, Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn mistakes_are_named_and_leave_nothing() {
+    let control = control().await;
+    for (path, body, status, word) in [
+        ("/v1/volumes", "{", "400", "body"),
+        ("/v1/volumes", r#"{"name":"a","sizes":1}"#, "400", "sizes"),
+        ("/v1/volumes", r#"{"name":"a","replicas":9}"#, "400", "replicas"),
+        ("/v1/volumes", r#"{"name":"a","size":5000,"sizeLimit":4097}"#, "400", "size"),
+        ("/v1/volumes", r#"{"name":"a","source":{"kind":"snapshot","id":"s"}}"#, "404", "snapshot"),
+        ("/v1/volumes", r#"{"name":"a","group":"g"}"#, "400", "group"),
+        ("/v1/volumes/none/resize", r#"{"size":1}"#, "404", "none"),
+        ("/v1/volumes/none/attach", r#"{"host":"node-1"}"#, "404", "none"),
+        ("/v1/group-snapshots", r#"{"name":"g"}"#, "400", "volumes"),
+        ("/v1/nonsense", "{}", "400", "openapi"),
+        ("/v1/tokens", r#"{"name":"A B","role":"viewer"}"#, "400", "name"),
+    ] {
+        let answer = control.raw(&control.post(path, body)).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path} {body}: {answer}");
+        assert!(answer.contains(word), "{path} {body}: {answer}");
+    }
+    let huge = control.raw(&control.post("/v1/volumes", &" ".repeat(300 << 10))).await;
+    assert!(huge.starts_with("HTTP/1.1 400") || huge.starts_with("HTTP/1.1 413"), "{huge}");
+    let client = control.client(&control.token);
+    assert!(client.volumes("", 0).await.unwrap().items.is_empty());
+    // What is deleted and was never there is gone.
+    assert!(client.delete_volume("none", &Default::default()).await.is_ok());
+}
+
+/// The fake nodes never serve: the creation is not finished, and what was begun is known.
+#[tokio::test]
+async fn a_second_call_while_one_is_pending_is_told_so() {
+    let control = control().await;
+    control.nodes(3).await;
+    let wanted = NewVolume { name: "db".into(), size: 1 << 20, ..NewVolume::default() };
+    let (client, again) = (control.client(&control.token), wanted.clone());
+    let first = tokio::spawn(async move { client.create_volume(&again).await });
+    let client = control.client(&control.token);
+    while client.volume("db").await.is_err() {
+        assert!(!first.is_finished(), "{first:?}");
+        tokio::task::yield_now().await;
+    }
+    let second = client.create_volume(&wanted).await.unwrap_err();
+    assert_eq!(second.code, Code::Busy, "{second}");
+    let other = client.delete_volume("db", &Default::default()).await.unwrap_err();
+    assert_eq!(other.code, Code::Busy, "{other}");
+}
+
+#[tokio::test]
+async fn a_site_that_comes_back_knows_its_tokens() {
+    let control = control().await;
+    let Control { token, scratch, _stop, .. } = control;
+    drop(_stop);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let again = started(scratch).await;
+    assert_eq!(again.token, token);
+    assert!(again.client(&token).site().await.is_ok());
+}
