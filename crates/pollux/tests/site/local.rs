@@ -37,7 +37,7 @@ impl Drop for Site {
 
 impl Site {
     fn start(scratch: Rc<Scratch>) -> Site {
-        let mut command = pollux(&scratch.file("site"), &["up", "--pool-size", "64MiB"]);
+        let mut command = pollux(&scratch.file("site"), &["up", "--pool-size", "4GiB"]);
         let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut site = Site { process: process.expect("it starts"), scratch };
         let lines = BufReader::new(site.process.stdout.take().expect("a pipe")).lines();
@@ -141,4 +141,26 @@ fn a_process_that_dies_comes_back_and_all_end_with_their_parent() {
     site.process.kill().expect("it runs");
     site.process.wait().expect("it ends");
     until("the end of all children", || !children.iter().any(|pid| runs(*pid)));
+}
+
+/// Protects from a README whose commands do not work, in the order in which a newcomer tries them.
+#[test]
+fn the_commands_of_the_readme_work_one_after_another() {
+    let site = Site::start(folder());
+    let program = Path::new(env!("CARGO_BIN_EXE_pollux"));
+    let beside = program.parent().expect("the program lies in a folder").display();
+    let path = format!("{beside}:{}", std::env::var("PATH").unwrap_or_default());
+    let ours = ["volume", "snapshot", "group", "node", "pool", "explain"];
+    let readme = include_str!("../../../../README.md").lines();
+    let commands: Vec<&str> = readme
+        .filter(|line| ours.iter().any(|word| line.starts_with(&format!("pollux {word} "))))
+        .collect();
+    assert!(commands.len() > 10, "the commands were not found");
+    for line in commands {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).env("PATH", &path).env("POLLUX_SITE", site.scratch.file("site"));
+        let output = shell.output().expect("a shell");
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    site.stop();
 }
