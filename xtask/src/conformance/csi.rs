@@ -98,6 +98,7 @@ pub fn run(log: &str) -> Result<Totals> {
     }
     let sanity = tools::install_go(MODULE, VERSION, log)?;
     let (mut site, api) = Site::start_controlled("csi")?;
+    site.wait_for_nodes(&api)?;
     let plugin = start_plugin(&mut site, &api)?;
     write_secrets(&site.folder().join("secrets.yaml"))?;
     let report = site.folder().join("csi-sanity.json");

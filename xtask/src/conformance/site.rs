@@ -52,6 +52,23 @@ impl Site {
         Ok((site, api))
     }
 
+    /// Until the controller has heard of all nodes.
+    pub fn wait_for_nodes(&self, api: &str) -> Result<()> {
+        let token = text(&self.folder.join("admin.token"));
+        let words = ["--output", "json", "node", "list", "--api", api, "--token-file", &token];
+        let begun = Instant::now();
+        loop {
+            let nodes: Value = serde_json::from_str(&self.pollux(&words)?)?;
+            let is_here = |node: &&Value| node["state"]["health"] == "Healthy";
+            let here = nodes.as_array().map_or(0, |all| all.iter().filter(is_here).count());
+            if here as u64 == NODES {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < PATIENCE, "the controller has heard of {here} nodes");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     fn empty(name: &str) -> Result<Site> {
         let folder = env::temp_dir().join(format!("pollux-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder)?;

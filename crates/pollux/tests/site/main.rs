@@ -109,6 +109,9 @@ fn what_is_typed_is_what_is_asked_for() {
 fn what_the_site_refuses_is_said_in_its_words() {
     let api = FalseApi::new();
     let refusal = json!({ "code": "inUse", "message": "`db` is attached to h1: detach it first" });
+    let error = api.fails(&["volume", "delete", "db"]);
+    assert_eq!(error, "error: there is no such thing\n", "whoever types a name means something");
+    api.says("GET /v1/volumes/db", 200, healthy());
     api.says("POST /v1/volumes/db/delete", 409, refusal);
     let error = api.fails(&["volume", "delete", "db"]);
     assert_eq!(error, "error: `db` is attached to h1: detach it first\n");
@@ -191,10 +194,12 @@ fn whatever_has_the_name_is_explained() {
 #[test]
 fn the_rest_of_a_site_can_be_asked_for() {
     let api = FalseApi::new();
-    api.says("GET /v1/nodes", 200, json!({ "items": [{
+    let node = json!({
         "name": "node-1", "id": 1, "state": state("Healthy"), "topology": { "zone": "a" }, "cordoned": true,
         "admin": "a:1", "peers": "a:2", "iscsi": "", "nbd": "", "replicas": 3, "targets": 1
-    }] }));
+    });
+    api.says("GET /v1/nodes/node-1", 200, node.clone());
+    api.says("GET /v1/nodes", 200, json!({ "items": [node] }));
     assert!(api.succeeds(&["node", "list"]).contains("zone=a"));
     let forgotten = api.fails(&["node", "forget", "node-1"]);
     assert!(forgotten.contains("nothing was changed"), "{forgotten}");
