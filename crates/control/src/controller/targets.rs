@@ -17,8 +17,11 @@ impl Controller {
     /// Has it served by somebody, and waits until it is.
     pub(super) async fn serve(&self, volume: &v1::Volume) -> Answer<()> {
         let found = self.site.known(&volume.name).await?;
-        let holder = found.volume.quorum.as_ref().map_or(0, |quorum| quorum.holder);
-        let node = match self.books.node(holder).filter(|it| !self.presence(it.id).is_away()) {
+        let node = match self
+            .books
+            .node(holder(&found.volume))
+            .filter(|it| !self.presence(it.id).is_away())
+        {
             Some(node) => node,
             None => {
                 let node = self.server_for(&found.volume, None)?;
@@ -42,28 +45,42 @@ impl Controller {
         Ok(())
     }
 
+    /// Until it is served: by this node, or by another that has got the grant meanwhile. One that was asked by
+    /// an earlier controller may have asked the catalog only now.
     async fn wait_serving(&self, volume: &v1::Volume, node: &v1::Node) -> Answer<()> {
-        let (name, mut admin) = (&volume.name, self.site.admin(node)?);
+        let name = &volume.name;
+        let before = holder(volume);
         let until = Instant::now() + self.settings.patience;
         let mut pause = PAUSE;
         loop {
-            let asked = Instant::now();
-            let request = v1::GetTargetRequest { volume: Some(reference(volume)) };
-            let target = admin.get_target(request).await?.into_inner();
-            if target.serving {
-                self.pulse.heard_target(node.id, asked, target);
-                // It has the grant: who looks at the volume now is to see that.
-                self.fresh::<v1::Volume>(name).await?;
-                return Ok(());
-            }
+            let now = self.books.get::<v1::Volume>(name).map_or(before, |it| holder(&it));
+            let other = self.books.node(now).filter(|it| now != before && it.id != node.id);
+            let why = match self.ask_target(volume, other.as_deref().unwrap_or(node)).await {
+                Ok(target) if target.serving => {
+                    // It has the grant: who looks at the volume now is to see that.
+                    self.fresh::<v1::Volume>(name).await?;
+                    return Ok(());
+                }
+                Ok(target) => target.held_because.unwrap_or_else(|| "it is not ready yet".into()),
+                Err(error) => error.message,
+            };
             if Instant::now() > until {
-                let why = target.held_because.unwrap_or_else(|| "it is not ready yet".into());
                 let message = format!("the volume `{name}` is not served yet: {why}");
                 return Err(ApiError::new(Code::Unavailable, message));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+
+    async fn ask_target(&self, volume: &v1::Volume, node: &v1::Node) -> Answer<v1::TargetStatus> {
+        let asked = Instant::now();
+        let request = v1::GetTargetRequest { volume: Some(reference(volume)) };
+        let target = self.site.admin(node)?.get_target(request).await?.into_inner();
+        if target.serving {
+            self.pulse.heard_target(node.id, asked, target.clone());
+        }
+        Ok(target)
     }
 
     /// Where a target is best: with a replica that votes, in a node that is there, with the fewest
@@ -91,4 +108,9 @@ impl Controller {
             ApiError::new(Code::Unavailable, message)
         })
     }
+}
+
+/// The node that has the grant; 0: none.
+fn holder(volume: &v1::Volume) -> u64 {
+    volume.quorum.as_ref().map_or(0, |quorum| quorum.holder)
 }
