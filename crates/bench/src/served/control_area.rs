@@ -18,10 +18,11 @@ use crate::place::{self, Machine};
 use crate::table;
 
 const NODES: usize = 3;
-const POOL: u64 = 4 << 30;
+/// Each served volume has some room set aside in each of its pools, whatever is written.
+const POOL: u64 = 16 << 30;
 const VOLUME: u64 = 64 * MIB;
 /// Callers at a time, as an orchestrator has them.
-const CALLERS: usize = 8;
+const CALLERS: usize = 10;
 const PARTS: usize = 4;
 const MEMBERS: usize = 8;
 /// Of the median of holds.
