@@ -15,9 +15,33 @@ use crate::shell;
 const NODES: u64 = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 const POOL: &str = "2G";
+/// The least. Where it is that short, checkpoints come often: they give trimmed space back.
+const SHORT_JOURNAL: &str = "256K";
+
+/// Who reaches the processes, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Programs of this machine, plainly, at whatever ports are free.
+    Machine,
+    /// Other machines too, with certificates: see [`addresses`].
+    Network,
+}
+
+/// The last number of the control plane's address, where nodes have theirs.
+const HEAD: u64 = 10;
+
+fn address_of(process: u64) -> String {
+    format!("10.99.7.{process}")
+}
+
+/// What a site that others reach listens on. Whoever starts it has given them to the machine.
+pub fn addresses() -> impl Iterator<Item = String> {
+    (1..=NODES).chain([HEAD]).map(address_of)
+}
 
 pub struct Site {
     folder: PathBuf,
+    reach: Reach,
     catalog: String,
     children: Vec<Child>,
     /// Of the children, and of their logs.
@@ -25,14 +49,14 @@ pub struct Site {
     nodes: Vec<Value>,
 }
 
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     shell::target().join("debug/pollux")
 }
 
 impl Site {
     /// A catalog and nodes, for whoever does each step by hand.
     pub fn start(name: &str) -> Result<Site> {
-        let mut site = Site::empty(name)?;
+        let mut site = Site::empty(name, Reach::Machine)?;
         let ready = site.serve("catalog", &["--listen", "127.0.0.1:0"])?;
         site.catalog = wait_for(&ready)?.trim().to_owned();
         site.start_nodes()?;
@@ -41,9 +65,24 @@ impl Site {
 
     /// With a controller; where its API is.
     pub fn start_controlled(name: &str) -> Result<(Site, String)> {
-        let mut site = Site::empty(name)?;
-        let addresses = ["--catalog", "127.0.0.1:0", "--api", "127.0.0.1:0"];
-        let ready = site.serve("control", &addresses)?;
+        Site::with_controller(name, Reach::Machine)
+    }
+
+    /// With a controller, for clients on other machines; where its API is.
+    pub fn start_reachable(name: &str) -> Result<(Site, String)> {
+        Site::with_controller(name, Reach::Network)
+    }
+
+    fn with_controller(name: &str, reach: Reach) -> Result<(Site, String)> {
+        let mut site = Site::empty(name, reach)?;
+        if reach == Reach::Network {
+            site.pollux(&["certs", "init", "--dir", &text(&site.certificates())])?;
+        }
+        let (catalog, api) = (site.listen(HEAD, 7460), site.listen(HEAD, 7470));
+        site.issue("catalog", HEAD)?;
+        let tls = site.tls("catalog");
+        let addresses = ["--catalog", &catalog, "--api", &api];
+        let ready = site.serve("control", &[&addresses[..], &words(&tls)].concat())?;
         let at: Value = serde_json::from_str(&wait_for(&ready)?)?;
         let address = |of: &str| at[of].as_str().map(str::to_owned).context("no address");
         site.catalog = address("catalog")?;
@@ -54,7 +93,7 @@ impl Site {
 
     /// Until the controller has heard of all nodes.
     pub fn wait_for_nodes(&self, api: &str) -> Result<()> {
-        let token = text(&self.folder.join("admin.token"));
+        let token = text(&self.token());
         let words = ["--output", "json", "node", "list", "--api", api, "--token-file", &token];
         let begun = Instant::now();
         loop {
@@ -69,11 +108,12 @@ impl Site {
         }
     }
 
-    fn empty(name: &str) -> Result<Site> {
+    fn empty(name: &str, reach: Reach) -> Result<Site> {
         let folder = env::temp_dir().join(format!("pollux-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
         Ok(Site {
             folder,
+            reach,
             catalog: String::new(),
             children: Vec::new(),
             names: Vec::new(),
@@ -91,43 +131,110 @@ impl Site {
         Ok(ready)
     }
 
-    fn start_nodes(&mut self) -> Result<()> {
-        (1..=NODES).try_for_each(|id| self.start_node(id))
+    fn certificates(&self) -> PathBuf {
+        self.folder.join("certs")
     }
 
-    fn start_node(&mut self, id: u64) -> Result<()> {
-        let pool = self.folder.join(format!("pool-{id}"));
-        self.pollux(&["disk", "create", &text(&pool), "--size", POOL])?;
-        let ready = self.folder.join(format!("node-{id}.ready"));
-        let state = self.folder.join(format!("state-{id}"));
-        let catalog = self.catalog.clone();
-        self.spawn(
-            &format!("node-{id}"),
-            &[
-                "serve",
-                "node",
-                "--id",
-                &id.to_string(),
-                "--state",
-                &text(&state),
-                "--pool",
-                &format!("main={}", text(&pool)),
-                "--nbd",
-                "127.0.0.1:0",
-                "--iscsi",
-                "127.0.0.1:0",
-                "--catalog",
-                &catalog,
-                "--ready-file",
-                &text(&ready),
-            ],
-        )?;
-        self.nodes.push(serde_json::from_str(&wait_for(&ready)?)?);
+    /// What clients of the API trust, if it has a certificate.
+    pub fn authority(&self) -> Option<PathBuf> {
+        let file = self.certificates().join("ca/ca.crt");
+        (self.reach == Reach::Network).then_some(file)
+    }
+
+    /// What clients of the API show.
+    pub fn token(&self) -> PathBuf {
+        self.folder.join("admin.token")
+    }
+
+    /// Where a process listens. The port counts only where the address is its own.
+    fn listen(&self, process: u64, port: u16) -> String {
+        match self.reach {
+            Reach::Machine => "127.0.0.1:0".to_owned(),
+            Reach::Network => format!("{}:{port}", address_of(process)),
+        }
+    }
+
+    fn issue(&self, name: &str, process: u64) -> Result<()> {
+        if self.reach == Reach::Network {
+            let (folder, address) = (text(&self.certificates()), address_of(process));
+            self.pollux(&["certs", "issue", name, "--address", &address, "--dir", &folder])?;
+        }
         Ok(())
     }
 
+    /// The words for the certificate of this name, where there are any.
+    fn tls(&self, name: &str) -> Vec<String> {
+        match self.reach {
+            Reach::Machine => Vec::new(),
+            Reach::Network => vec!["--tls".to_owned(), text(&self.certificates().join(name))],
+        }
+    }
+
+    fn start_nodes(&mut self) -> Result<()> {
+        (1..=NODES).try_for_each(|id| {
+            self.create_pool(id)?;
+            self.issue(&node(id), id)?;
+            let ready = self.start_node(id)?;
+            self.nodes.push(ready);
+            Ok(())
+        })
+    }
+
+    fn pool(&self, id: u64) -> PathBuf {
+        self.folder.join(format!("pool-{id}"))
+    }
+
+    fn create_pool(&self, id: u64) -> Result<()> {
+        let pool = text(&self.pool(id));
+        let mut words = vec!["disk", "create", &pool, "--size", POOL];
+        if self.reach == Reach::Network {
+            words.extend(["--journal", SHORT_JOURNAL]);
+        }
+        self.pollux(&words).map(drop)
+    }
+
+    /// Starts a node on the pool that it has; what it says when it serves.
+    fn start_node(&mut self, id: u64) -> Result<Value> {
+        let ready = self.folder.join(format!("{}.ready", node(id)));
+        let mut options = vec![
+            ("--id", id.to_string()),
+            ("--state", text(&self.folder.join(format!("state-{id}")))),
+            ("--pool", format!("main={}", text(&self.pool(id)))),
+            ("--catalog", self.catalog.clone()),
+            ("--ready-file", text(&ready)),
+        ];
+        let doors = [("--nbd", 10809), ("--iscsi", 3260), ("--peers", 7461), ("--admin", 7462)];
+        options.extend(doors.map(|(door, port)| (door, self.listen(id, port))));
+        let mut line = vec!["serve", "node"];
+        line.extend(options.iter().flat_map(|(name, value)| [*name, value.as_str()]));
+        let tls = self.tls(&node(id));
+        line.extend(words(&tls));
+        self.spawn(&node(id), &line)?;
+        Ok(serde_json::from_str(&wait_for(&ready)?)?)
+    }
+
+    /// Kills a node of this name, as a power cut of its machine would.
+    pub fn kill(&mut self, name: &str) -> Result<()> {
+        let place = self.names.iter().position(|known| known == name);
+        let place = place.with_context(|| format!("there is no process {name}"))?;
+        let mut child = self.children.remove(place);
+        self.names.remove(place);
+        let killed = child.kill();
+        child.wait()?;
+        killed.with_context(|| format!("killing {name}"))?;
+        let ready = self.folder.join(format!("{name}.ready"));
+        fs::remove_file(&ready).with_context(|| format!("removing {}", ready.display()))
+    }
+
+    /// Brings a node back that was killed.
+    pub fn revive(&mut self, name: &str) -> Result<()> {
+        let id = (1..=NODES).find(|id| node(*id) == name).context("it is no node")?;
+        self.start_node(id).map(drop)
+    }
+
     pub fn spawn(&mut self, name: &str, words: &[&str]) -> Result<()> {
-        let log = fs::File::create(self.folder.join(format!("{name}.log")))?;
+        let log = self.folder.join(format!("{name}.log"));
+        let log = fs::File::options().create(true).append(true).open(log)?;
         let child = Command::new(binary())
             .args(words)
             .stdin(Stdio::null())
@@ -141,8 +248,12 @@ impl Site {
     }
 
     pub fn pollux(&self, words: &[&str]) -> Result<String> {
-        let output =
-            Command::new(binary()).args(words).env("POLLUX_CATALOG", &self.catalog).output()?;
+        let mut command = Command::new(binary());
+        command.args(words).env("POLLUX_CATALOG", &self.catalog);
+        if let Some(authority) = self.authority() {
+            command.env("POLLUX_CA", authority);
+        }
+        let output = command.output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.success(), "pollux {}: {said}", words.join(" "));
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -222,6 +333,14 @@ impl Drop for Site {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn node(id: u64) -> String {
+    format!("node-{id}")
+}
+
+fn words(owned: &[String]) -> Vec<&str> {
+    owned.iter().map(String::as_str).collect()
 }
 
 fn text(path: &Path) -> String {

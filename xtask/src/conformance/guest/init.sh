@@ -1,0 +1,173 @@
+#!/bin/sh
+# The first process of the guest: has volumes by the kernel's own initiator and client, and says how that went.
+#
+# The console (ttyS0) has what kernel and programs say. The script's own line (ttyS1) has results, `PASS name`,
+# `FAIL name: why` and `SKIP name: why`, and wishes, `HOST what`, which the host answers with `ok` or `no`.
+
+export PATH=/bin HOME=/
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs run /run
+mkdir -p /run/lock/iscsi
+exec </dev/null >/dev/ttyS0 2>&1
+stty -F /dev/ttyS1 raw -echo
+exec 3<>/dev/ttyS1
+
+say() { echo "$*" >&3; }
+
+# Waits for the host; what it answers is in $ANSWER.
+host() {
+  say "HOST $*"
+  read -r verdict ANSWER <&3
+  [ "$verdict" = ok ] || { WHY="host: $ANSWER"; return 1; }
+}
+
+# check NAME COMMAND...: what a command wants to be known of its failure is in $WHY.
+check() {
+  name=$1
+  shift
+  WHY="see the console"
+  echo "== $name"
+  if "$@"; then say "PASS $name"; else say "FAIL $name: $WHY"; fi
+}
+
+# --- how a volume comes and goes ---------------------------------------------------------------------------------
+# PENDING: `pollux volume mount` and `unmount` take the place of these four functions, and FOLLOWS becomes yes. A
+# session of iscsiadm or nbd-client stays with the address that it was made for, so no target can move below it.
+FOLLOWS=no
+
+# attach VOLUME iscsi|nbd FS DIR: a file system is made if there is none.
+attach() {
+  host where "$1" "$2" || return 1
+  "plug_$2" "$1" "${ANSWER%:*}" "${ANSWER##*:}" || { WHY="the device did not come"; return 1; }
+  [ -n "$(blkid -o value -s TYPE "$DEVICE")" ] || "mkfs.$3" -q "$DEVICE" || { WHY="mkfs.$3"; return 1; }
+  mount -t "$3" "$DEVICE" "$4" || { WHY="mount"; return 1; }
+}
+
+# detach VOLUME iscsi|nbd DIR
+detach() {
+  umount "$3" || { WHY="umount"; return 1; }
+  case $2 in
+    iscsi)
+      iscsiadm -m node -T "$IQN:$1" --logout && iscsiadm -m node -T "$IQN:$1" -o delete ;;
+    nbd) nbd-client -d /dev/nbd0 ;;
+  esac
+}
+
+IQN=iqn.2026-11.io.pollux
+
+plug_iscsi() {
+  iscsiadm -m node -T "$IQN:$1" -p "$2:$3" -o new || return 1
+  iscsiadm -m node -T "$IQN:$1" -p "$2:$3" --login || return 1
+  until DEVICE=$(ls -d /sys/class/iscsi_session/session*/device/target*/*/block/*) && [ -b "/dev/${DEVICE##*/}" ]; do
+    sleep 0.1
+    waited=$((waited + 1))
+    [ "$waited" -lt 100 ] || return 1
+  done
+  DEVICE=/dev/${DEVICE##*/}
+}
+
+plug_nbd() {
+  DEVICE=/dev/nbd0
+  nbd-client "$2" "$3" "$DEVICE" -N "$1" -b 4096
+}
+
+# --- checks ------------------------------------------------------------------------------------------------------
+LOAD_MIB=8
+
+api() {
+  pollux volume get "$1" || { WHY="pollux volume get $1"; return 1; }
+}
+
+# load DIR: every file is on the volume, with its sum, when this ends; again and again while there is $BUSY.
+BUSY=/run/busy
+load() {
+  while :; do
+    for file in $(seq $LOAD_MIB); do
+      dd if=/dev/urandom of="$1/$file" bs=64k count=16 conv=fsync || return 1
+    done
+    [ -e $BUSY ] || break
+  done
+  (cd "$1" && sha256sum [0-9]* >sums && sync) || return 1
+}
+
+verify() {
+  sync
+  echo 3 >/proc/sys/vm/drop_caches
+  (cd "$1" && [ "$(wc -l <sums)" = $LOAD_MIB ] && sha256sum -c sums) || { WHY="other content than was written"; return 1; }
+}
+
+# disturbed target|replica VOLUME DIR: writes before, while and after a node dies.
+disturbed() {
+  touch $BUSY
+  load "$3" &
+  sleep 1
+  host kill "$1" "$2" || { rm $BUSY; return 1; }
+  sleep 1
+  rm $BUSY
+  went=well
+  wait $! && verify "$3" || { went=badly; WHY="writing failed, or left other content"; }
+  # In any case: what follows wants all nodes.
+  host revive "$2" && [ $went = well ]
+}
+
+# Pools tell what is free at a checkpoint, which comes when the journal is half full.
+churn() {
+  for _ in $(seq 64); do dd if=/dev/urandom of="$1/churn" bs=4k count=1 conv=fsync || return 1; done
+}
+
+# The load is there. All pools together: three have a copy, and half of that is more than anything else changes.
+trim() {
+  churn "$1" && host note-free || return 1
+  rm -f "$1"/[0-9]* && sync && fstrim -v "$1" && churn "$1" || { WHY="fstrim"; return 1; }
+  host freed $((LOAD_MIB * 3 / 2))
+}
+
+# A last load, to be found again by whoever has the volume next.
+leave() {
+  load "$3" && detach "$1" "$2" "$3"
+}
+
+again() {
+  attach "$1" "$2" "$3" "$4" && verify "$4" && detach "$1" "$2" "$4"
+}
+
+nothing_is_left() {
+  WHY="a mount, a session or a device is left"
+  ! grep " $1 " /proc/mounts && [ -z "$(ls /sys/class/iscsi_session)" ] && [ ! -e /sys/block/nbd0/pid ]
+}
+
+# all VOLUME iscsi|nbd FS
+all() {
+  dir=/mnt/$1
+  mkdir -p "$dir"
+  check "$2 attach" attach "$1" "$2" "$3" "$dir"
+  check "$2 a replica dies under load" disturbed replica "$1" "$dir"
+  if [ $FOLLOWS = yes ]; then
+    check "$2 the target moves under load" disturbed target "$1" "$dir"
+  else
+    say "SKIP $2 the target moves under load: pending, until attaching is by pollux volume mount"
+  fi
+  check "$2 verify" verify "$dir"
+  check "$2 trim" trim "$dir"
+  check "$2 detach" leave "$1" "$2" "$dir"
+  check "$2 the same content again" again "$1" "$2" "$3" "$dir"
+  check "$2 nothing is left" nothing_is_left "$dir"
+}
+
+while read -r module; do insmod "/modules/$module" || say "module $module"; done </modules/order
+ip link set lo up
+ip link set eth0 up
+ip addr add 10.0.2.15/24 dev eth0
+ip route add default via 10.0.2.2
+POLLUX_API=$(cat /site/api)
+export POLLUX_API POLLUX_CA=/site/ca.crt POLLUX_TOKEN_FILE=/site/token
+iscsid
+
+check "the API answers" api over-iscsi
+all over-iscsi iscsi ext4
+all over-nbd nbd xfs
+say END
+sync
+poweroff -f
