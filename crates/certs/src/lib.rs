@@ -38,7 +38,7 @@ pub use grpc::{Caller, Connection, Incoming, channel, listen};
 pub use identity::Identity;
 pub use inspect::{Date, Subject, inspect};
 pub use name::Name;
-pub use provider::{random, sha256};
+pub use provider::{hmac_sha256, is_hmac_sha256, random, sha256};
 pub use survey::{Surveyed, survey};
 pub use trust::Trust;
 

@@ -1,6 +1,7 @@
 //! The one place that says whose cryptography is used. Another provider is another line here.
 use std::sync::{Arc, OnceLock};
 
+use ring::hmac;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::hash::HashAlgorithm;
 
@@ -21,6 +22,20 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest
 }
 
+/// HMAC-SHA256: what shows that somebody knows a secret, without telling it.
+pub fn hmac_sha256(secret: &[u8], message: &[u8]) -> [u8; 32] {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    let mut mac = [0; 32];
+    mac.copy_from_slice(hmac::sign(&key, message).as_ref());
+    mac
+}
+
+/// Whether this is [`hmac_sha256`] of a message. How long it takes does not tell where they differ.
+pub fn is_hmac_sha256(secret: &[u8], message: &[u8], mac: &[u8; 32]) -> bool {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    hmac::verify(&key, message, mac).is_ok()
+}
+
 /// Bytes that nobody can guess.
 pub fn random(bytes: &mut [u8]) {
     let filled = provider().secure_random.fill(bytes);
@@ -39,5 +54,19 @@ mod tests {
         random(&mut one);
         random(&mut other);
         assert_ne!(one, other);
+    }
+
+    /// Case 2 of RFC 4231.
+    #[test]
+    fn a_code_is_that_of_the_standard_and_of_no_other_secret() {
+        let message = b"what do ya want for nothing?";
+        let mac = hmac_sha256(b"Jefe", message);
+        assert_eq!((&mac[..4], mac[31]), (&[0x5b, 0xdc, 0xc1, 0x46][..], 0x43));
+        assert!(is_hmac_sha256(b"Jefe", message, &mac));
+        assert!(!is_hmac_sha256(b"Jeff", message, &mac));
+        assert!(!is_hmac_sha256(b"Jefe", b"", &mac));
+        let mut other = mac;
+        other[31] ^= 1;
+        assert!(!is_hmac_sha256(b"Jefe", message, &other));
     }
 }
