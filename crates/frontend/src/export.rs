@@ -28,8 +28,8 @@ pub enum OpenError {
     #[error("this client may not use the volume")]
     Denied,
     #[error(
-        "the volume is for machines that it is attached to, and a client of NBD does not say who it is: \
-         log in by iSCSI, or come over the node's own socket"
+        "the volume is for machines that it is attached to, and this client of NBD does not say who it is: \
+         use a client that does, log in by iSCSI, or come over the node's own socket"
     )]
     Unnamed,
     #[error("acknowledged writes may have been lost since this stage; stage the volume anew")]

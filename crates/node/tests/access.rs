@@ -180,7 +180,7 @@ fn go(stream: &mut (impl Read + Write)) -> (u32, Vec<u8>) {
 const POLICY: u32 = 1 << 31 | 2;
 const INFO: u32 = 3;
 
-/// Protects from a way round attachments: NBD does not say who somebody is.
+/// Protects from a way round attachments: a plain client of NBD does not say who it is.
 #[tokio::test]
 async fn nbd_is_for_the_machine_itself() {
     let bench = Bench::new("access-nbd", &[attachment("iqn.a", false)]).await;

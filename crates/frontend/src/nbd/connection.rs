@@ -2,6 +2,7 @@
 use block::{Buf, ByteLen};
 
 use super::errors::ProtocolError;
+use super::hello::{Introduction, Mac, Nonce};
 use super::limits::UNWANTED_MAX;
 use super::negotiation::Negotiation;
 use super::session::Session;
@@ -22,6 +23,8 @@ pub enum Output {
         name: String,
         /// Otherwise the client only wants to know about it, and nothing is logged in.
         for_use: bool,
+        /// What the client said of itself. Nothing of it was compared with anything.
+        by: Option<Box<Introduction>>,
     },
     /// Answered by [`Connection::answered`].
     Ask {
@@ -33,6 +36,20 @@ pub enum Output {
         /// For the log; `None` is a normal end.
         reason: Option<ProtocolError>,
     },
+}
+
+/// A volume that a client may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    pub export: Export,
+    /// By which the owner shows the client that it knows the mutual secret.
+    pub target_mac: Option<Mac>,
+}
+
+impl From<Export> for Opened {
+    fn from(export: Export) -> Opened {
+        Opened { export, target_mac: None }
+    }
 }
 
 /// A client's connection.
@@ -68,9 +85,9 @@ pub enum Step {
 }
 
 impl Connection {
-    /// Greets the client.
-    pub fn new(out: &mut Vec<Output>) -> Connection {
-        let phase = Phase::Negotiation(Negotiation::new(out));
+    /// Greets the client. The challenge is for this connection alone, and beyond guessing.
+    pub fn new(challenge: Nonce, out: &mut Vec<Output>) -> Connection {
+        let phase = Phase::Negotiation(Negotiation::new(challenge, out));
         Connection { phase, stopping: false, unwanted: 0 }
     }
 
@@ -134,7 +151,7 @@ impl Connection {
         self.take_in(&kept, &mut OwnMemory, out);
     }
 
-    pub fn opened(&mut self, result: Result<Export, OpenError>, out: &mut Vec<Output>) {
+    pub fn opened(&mut self, result: Result<Opened, OpenError>, out: &mut Vec<Output>) {
         let (step, kept) = match &mut self.phase {
             Phase::Negotiation(phase) => phase.opened(result, self.stopping, out),
             Phase::Transmission(_) => unreachable!("nobody asked for a volume"),

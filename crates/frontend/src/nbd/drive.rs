@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use block::{Buf, ByteLen, ByteOffset, Data, LOGICAL_SECTOR};
 
-use super::connection::{Connection, Output};
+use super::connection::{Connection, Opened, Output};
+use super::hello::{Hello, Introduction};
 use super::limits::{PAYLOAD_MAX, PAYLOAD_UNDER_WAY_MAX, REQUESTS_MAX, UNWANTED_MAX};
 use crate::ask::{Answer, Ask, AskError, AskId, Buffers, Extent};
 use crate::export::{Export, OpenError};
@@ -73,7 +74,7 @@ impl Driver {
             taken: 0,
         };
         let mut out = Vec::new();
-        let connection = Connection::new(&mut out);
+        let connection = Connection::new([seed; 32], &mut out);
         owner.out = out;
         let mut driver = Driver { connection, owner };
         driver.settle();
@@ -165,8 +166,11 @@ impl Owner {
             match output {
                 Output::Send(piece) => assert!(!piece.as_bytes().is_empty(), "nothing is sent"),
                 Output::List => self.lists += 1,
-                Output::Open { name, .. } => {
+                Output::Open { name, by, .. } => {
                     assert!(name.len() <= 4096 && !name.contains('\0'));
+                    if let Some(by) = by {
+                        check_introduction(&by, &name);
+                    }
                     self.opens += 1;
                 }
                 Output::Ask { id, ask } => {
@@ -200,18 +204,20 @@ impl Owner {
         assert!(!(writes && self.read_only), "{ask:?} of a read-only export");
     }
 
-    fn open(&mut self) -> Result<Export, OpenError> {
+    fn open(&mut self) -> Result<Opened, OpenError> {
         if self.below(8) == 0 {
             return Err(OpenError::NotReady { reason: "it is a script".into() });
         }
-        Ok(Export {
+        let target_mac = (self.below(2) == 0).then_some([9; 32]);
+        let export = Export {
             name: "volume".into(),
             uid: [7; 16],
             size: self.size,
             block: ByteLen(4096),
             granule: ByteLen(4096),
             read_only: self.read_only,
-        })
+        };
+        Ok(Opened { export, target_mac })
     }
 
     fn carry_out(&mut self, ask: &Ask) -> Result<Answer, AskError> {
@@ -273,6 +279,14 @@ impl Buffers for Owner {
         self.taken += len as u64;
         Buf::zeroed(len)
     }
+}
+
+fn check_introduction(by: &Introduction, name: &str) {
+    let hello = &by.hello;
+    assert!((1..=223).contains(&hello.initiator.len()) && !hello.initiator.contains('\0'));
+    assert!(hello.number >= 1);
+    assert_eq!(Hello::parse(&hello.text()).as_ref(), Ok(hello));
+    assert!(by.proof.as_ref().is_none_or(|proof| proof.export == name));
 }
 
 fn payload(ask: &Ask) -> u64 {

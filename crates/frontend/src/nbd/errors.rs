@@ -28,6 +28,10 @@ pub enum ProtocolError {
     ExportNameWithExtendedHeaders,
     #[error("the volume {name:?} was refused to a client that cannot be told why: {reason}")]
     Refused { name: String, reason: OpenError },
+    #[error(
+        "the client proved itself for another export than {name:?}, and cannot be told why that is refused"
+    )]
+    ProvedOther { name: String },
     #[error("the server is shutting down, and the client cannot be told otherwise")]
     ShuttingDown,
     #[error(
@@ -84,13 +88,12 @@ impl From<AskError> for Refusal {
             AskError::OutOfRange => (Errno::Invalid, None),
             AskError::NoSpace => (Errno::NoSpace, None),
             AskError::Damaged { offset } => (Errno::Io, Some(*offset)),
-            AskError::NoQuorum { .. } | AskError::Superseded | AskError::UnflushedWritesLost => {
-                (Errno::Io, None)
-            }
+            AskError::NoQuorum { .. } | AskError::UnflushedWritesLost => (Errno::Io, None),
             // There is no number for "try again". ENOMEM comes near, but the protocol asks servers
             // not to send it, and a client would look for the want in its own memory.
             AskError::Busy => (Errno::Io, None),
-            AskError::Stopped => (Errno::ShuttingDown, None),
+            // Whatever became of it, it may be repeated over another connection.
+            AskError::Superseded | AskError::Stopped => (Errno::ShuttingDown, None),
         };
         Refusal { errno, message: error.to_string().into(), at }
     }
@@ -113,6 +116,10 @@ impl OptionRefusal {
         OptionRefusal::new(option_reply::ERR_INVALID, message)
     }
 
+    pub fn cut() -> OptionRefusal {
+        OptionRefusal::invalid("the option ends within a field: its lengths do not agree")
+    }
+
     pub fn too_long() -> OptionRefusal {
         OptionRefusal::new(option_reply::ERR_TOO_BIG, "options have at most 64 KiB of data")
     }
@@ -120,11 +127,12 @@ impl OptionRefusal {
     pub fn shutting_down() -> OptionRefusal {
         OptionRefusal::new(option_reply::ERR_SHUTDOWN, "the server is shutting down")
     }
-}
 
-impl From<OpenError> for OptionRefusal {
-    fn from(error: OpenError) -> OptionRefusal {
-        let kind = match &error {
+    /// Who said hello is told apart what it can do something about; others would not know our numbers.
+    pub fn of_open(error: &OpenError, said_hello: bool) -> OptionRefusal {
+        let kind = match error {
+            OpenError::UnflushedWritesLost if said_hello => option_reply::ERR_STAGE_LOST,
+            OpenError::OlderConnection if said_hello => option_reply::ERR_OLDER_CONNECTION,
             // The protocol's "not available" covers both; there is no "not yet".
             OpenError::Unknown | OpenError::NotReady { .. } => option_reply::ERR_UNKNOWN,
             OpenError::Denied
@@ -148,7 +156,7 @@ mod tests {
             (AskError::NoQuorum { reason: "two of three are down".into() }, 5, None),
             (AskError::NoSpace, 28, None),
             (AskError::Damaged { offset }, 5, Some(offset)),
-            (AskError::Superseded, 5, None),
+            (AskError::Superseded, 108, None),
             (AskError::UnflushedWritesLost, 5, None),
             (AskError::Busy, 5, None),
             (AskError::Stopped, 108, None),
@@ -163,17 +171,20 @@ mod tests {
 
     #[test]
     fn every_trouble_of_opening_has_its_reply() {
+        use option_reply::*;
         let rows = [
-            (OpenError::Unknown, option_reply::ERR_UNKNOWN),
-            (OpenError::NotReady { reason: "no quorum".into() }, option_reply::ERR_UNKNOWN),
-            (OpenError::Denied, option_reply::ERR_POLICY),
-            (OpenError::Unnamed, option_reply::ERR_POLICY),
-            (OpenError::UnflushedWritesLost, option_reply::ERR_POLICY),
-            (OpenError::OlderConnection, option_reply::ERR_POLICY),
+            (OpenError::Unknown, ERR_UNKNOWN, ERR_UNKNOWN),
+            (OpenError::NotReady { reason: "no quorum".into() }, ERR_UNKNOWN, ERR_UNKNOWN),
+            (OpenError::Denied, ERR_POLICY, ERR_POLICY),
+            (OpenError::Unnamed, ERR_POLICY, ERR_POLICY),
+            (OpenError::UnflushedWritesLost, ERR_POLICY, ERR_STAGE_LOST),
+            (OpenError::OlderConnection, ERR_POLICY, ERR_OLDER_CONNECTION),
         ];
-        for (error, kind) in rows {
-            let message = error.to_string();
-            assert_eq!(OptionRefusal::from(error), OptionRefusal::new(kind, message));
+        for (error, plain, named) in rows {
+            for (kind, said_hello) in [(plain, false), (named, true)] {
+                let expected = OptionRefusal::new(kind, error.to_string());
+                assert_eq!(OptionRefusal::of_open(&error, said_hello), expected);
+            }
         }
     }
 }

@@ -10,6 +10,9 @@ pub const OPTION_MAX: u32 = 64 << 10;
 /// Names and messages, by the protocol.
 pub const STRING_MAX: usize = 4096;
 
+/// The name of an initiator: that of iSCSI names, which attachments have.
+pub const INITIATOR_MAX: usize = 223;
+
 /// Questions that one connection has under way. The kernel's client sends 128 at a time unless told
 /// otherwise.
 pub const REQUESTS_MAX: usize = 256;

@@ -1,10 +1,13 @@
 //! The first phase: the client learns what there is, and chooses a volume and how to speak.
 mod options;
 mod replies;
+mod stranger;
 
 use self::options::{ContextQuestion, Question, Wanted, export_name};
-use super::connection::{Output, Step};
+use self::stranger::Stranger;
+use super::connection::{Opened, Output, Step};
 use super::errors::{OptionRefusal, ProtocolError};
+use super::hello::Nonce;
 use super::limits::OPTION_MAX;
 use super::session::{Heads, Session, Style};
 use super::stream::{Head, split_off};
@@ -23,6 +26,7 @@ pub struct Negotiation {
     style: Style,
     /// The export that the client chose `base:allocation` for.
     allocation_of: Option<String>,
+    client: Stranger,
 }
 
 /// What the next bytes are.
@@ -63,13 +67,14 @@ enum Opening {
 }
 
 impl Negotiation {
-    pub fn new(out: &mut Vec<Output>) -> Negotiation {
+    pub fn new(challenge: Nonce, out: &mut Vec<Output>) -> Negotiation {
         out.push(send(replies::greeting()));
         Negotiation {
             incoming: Incoming::ClientFlags(Head::default()),
             pads: true,
             style: Style::Simple,
             allocation_of: None,
+            client: Stranger::new(challenge),
         }
     }
 
@@ -172,7 +177,8 @@ impl Negotiation {
         match option {
             option::LIST => {
                 without_text(text)?;
-                Ok(self.ask(Asked::List, out))
+                out.push(Output::List);
+                Ok(self.await_answer(Asked::List))
             }
             option::INFO | option::GO => {
                 let Question { name, wanted } = Question::parse(text)?;
@@ -180,7 +186,17 @@ impl Negotiation {
                     option::GO => Opening::Go(wanted),
                     _ => Opening::Info(wanted),
                 };
-                Ok(self.ask(Asked::Open { name, how }, out))
+                self.ask_to_open(name, how, out)
+            }
+            option::HELLO => {
+                let challenge = self.client.hello(text)?;
+                out.push(send(replies::challenge(&challenge)));
+                Ok(self.next_option())
+            }
+            option::PROVE => {
+                self.client.prove(text)?;
+                out.push(send(replies::ack(option)));
+                Ok(self.next_option())
             }
             option::STRUCTURED_REPLY => {
                 without_text(text)?;
@@ -246,19 +262,27 @@ impl Negotiation {
             _ if stopping => ProtocolError::ShuttingDown,
             _ if self.style.is_extended() => ProtocolError::ExportNameWithExtendedHeaders,
             Err(refusal) => ProtocolError::ExportName { reason: refusal.message },
-            Ok(name) => return self.ask(Asked::Open { name, how: Opening::ExportName }, out),
+            Ok(name) => match self.ask_to_open(name.clone(), Opening::ExportName, out) {
+                Ok(step) => return step,
+                Err(_) => ProtocolError::ProvedOther { name },
+            },
         };
         Step::Close(Some(error))
     }
 
-    fn ask(&mut self, question: Asked, out: &mut Vec<Output>) -> Step {
-        out.push(match &question {
-            Asked::List => Output::List,
-            Asked::Open { name, how } => {
-                let for_use = !matches!(how, Opening::Info(_));
-                Output::Open { name: name.clone(), for_use }
-            }
-        });
+    fn ask_to_open(
+        &mut self,
+        name: String,
+        how: Opening,
+        out: &mut Vec<Output>,
+    ) -> Result<Step, OptionRefusal> {
+        let by = self.client.asks_for(&name)?;
+        let for_use = !matches!(how, Opening::Info(_));
+        out.push(Output::Open { name: name.clone(), for_use, by });
+        Ok(self.await_answer(Asked::Open { name, how }))
+    }
+
+    fn await_answer(&mut self, question: Asked) -> Step {
         self.incoming = Incoming::Asked { question, kept: Vec::new() };
         Step::Continue
     }
@@ -284,7 +308,7 @@ impl Negotiation {
     /// Gives back what came in the meantime.
     pub fn opened(
         &mut self,
-        result: Result<Export, OpenError>,
+        result: Result<Opened, OpenError>,
         stopping: bool,
         out: &mut Vec<Output>,
     ) -> (Step, Vec<u8>) {
@@ -299,7 +323,7 @@ impl Negotiation {
         &mut self,
         name: String,
         how: Opening,
-        result: Result<Export, OpenError>,
+        result: Result<Opened, OpenError>,
         stopping: bool,
         out: &mut Vec<Output>,
     ) -> Step {
@@ -308,15 +332,18 @@ impl Negotiation {
             Opening::Info(wanted) => (option::INFO, wanted),
             Opening::Go(wanted) => (option::GO, wanted),
         };
-        let export = match result {
+        let opened = match result {
             Ok(_) if stopping => {
                 return self.refuse(option, &OptionRefusal::shutting_down(), out);
             }
-            Ok(export) => export,
-            Err(error) => return self.refuse(option, &error.into(), out),
+            Ok(opened) => opened,
+            Err(error) => {
+                let refusal = OptionRefusal::of_open(&error, self.client.has_said_hello());
+                return self.refuse(option, &refusal, out);
+            }
         };
-        let session = self.session(&name, &export);
-        out.push(send(replies::export(option, wanted, &export, &session)));
+        let session = self.session(&name, &opened.export);
+        out.push(send(replies::export(option, wanted, &opened, &session)));
         match how {
             Opening::Go(_) => Step::Serve(session),
             Opening::Info(_) | Opening::ExportName => Step::Continue,
@@ -326,14 +353,14 @@ impl Negotiation {
     fn open_by_name(
         &mut self,
         name: String,
-        result: Result<Export, OpenError>,
+        result: Result<Opened, OpenError>,
         stopping: bool,
         out: &mut Vec<Output>,
     ) -> Step {
         match result {
             Ok(_) if stopping => Step::Close(Some(ProtocolError::ShuttingDown)),
-            Ok(export) => {
-                let session = self.session(&name, &export);
+            Ok(opened) => {
+                let session = self.session(&name, &opened.export);
                 out.push(send(replies::named_export(&session, self.pads)));
                 Step::Serve(session)
             }

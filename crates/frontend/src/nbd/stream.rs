@@ -1,4 +1,5 @@
 //! Reading a stream that is cut anywhere.
+use super::errors::OptionRefusal;
 use super::wire::EXTENDED_REQUEST_LEN;
 
 /// The longest head of any message from a client.
@@ -53,9 +54,23 @@ impl<'a> Fields<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
     /// Bytes behind a field of 32 bits with their number.
     pub fn sized(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u32()?).ok()?;
+        self.bytes(len)
+    }
+
+    /// Bytes behind a field of 16 bits with their number.
+    pub fn short(&mut self) -> Option<&'a [u8]> {
+        let len = usize::from(self.u16()?);
+        self.bytes(len)
+    }
+
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(bytes)
@@ -66,7 +81,15 @@ impl<'a> Fields<'a> {
         self.0.is_empty()
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    /// Nothing may follow the last field of an option.
+    pub fn ended(&self) -> Result<(), OptionRefusal> {
+        match self.is_empty() {
+            true => Ok(()),
+            false => Err(OptionRefusal::invalid("the option goes on after its last field")),
+        }
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*array)

@@ -37,6 +37,10 @@ pub mod option {
     pub const LIST_META_CONTEXT: u32 = 9;
     pub const SET_META_CONTEXT: u32 = 10;
     pub const EXTENDED_HEADERS: u32 = 11;
+    /// Ours: who the client is.
+    pub const HELLO: u32 = 0x504c_5801;
+    /// Ours: that it knows the credentials of an export.
+    pub const PROVE: u32 = 0x504c_5802;
 }
 
 /// Kinds of replies to options.
@@ -45,6 +49,8 @@ pub mod option_reply {
     pub const SERVER: u32 = 2;
     pub const INFO: u32 = 3;
     pub const META_CONTEXT: u32 = 4;
+    /// Ours: 32 bytes, in the answer to a hello.
+    pub const CHALLENGE: u32 = 0x504c_5801;
 
     const ERROR: u32 = 1 << 31;
     pub const ERR_UNSUP: u32 = ERROR | 1;
@@ -54,6 +60,10 @@ pub mod option_reply {
     pub const ERR_SHUTDOWN: u32 = ERROR | 7;
     pub const ERR_TOO_BIG: u32 = ERROR | 9;
     pub const ERR_EXT_HEADER_REQD: u32 = ERROR | 10;
+    /// Ours, for clients that said hello: writes were lost since the stage that the export names.
+    pub const ERR_STAGE_LOST: u32 = ERROR | 0x50_4c01;
+    /// Ours, for clients that said hello: a connection with this number or a greater one is known.
+    pub const ERR_OLDER_CONNECTION: u32 = ERROR | 0x50_4c02;
 }
 
 pub mod info {
@@ -61,6 +71,8 @@ pub mod info {
     pub const NAME: u16 = 1;
     pub const DESCRIPTION: u16 = 2;
     pub const BLOCK_SIZE: u16 = 3;
+    /// Ours: 32 bytes by which the server shows that it knows the mutual secret.
+    pub const TARGET_PROOF: u16 = 0x504c;
 }
 
 pub mod transmission_flag {

@@ -4,6 +4,7 @@
 //! is logged in is judged again: whose rights are others by now is cut off, and may log in with those.
 use frontend::export::OpenError;
 use frontend::iscsi::Event;
+use frontend::nbd::hello::{Introduction, Mac};
 use frontend::scsi::words::Rights;
 use tracing::warn;
 
@@ -12,7 +13,14 @@ use super::asks::Asker;
 use super::status::Protocol;
 use super::targets::User;
 use super::volumes::VolumeNo;
-use crate::records::Client;
+use crate::records::{Chap, Client};
+
+/// What a client of NBD may do, and how the target shows it that it is the right one.
+#[derive(Clone, Copy, Debug)]
+pub struct Admitted {
+    pub rights: Rights,
+    pub target_mac: Option<Mac>,
+}
 
 impl Shard {
     /// What an initiator may do with a volume that is served here.
@@ -33,13 +41,31 @@ impl Shard {
         Err(OpenError::Denied)
     }
 
-    /// The same for a client of NBD, by its line.
-    pub(super) fn admit_client(&self, volume: VolumeNo, line: usize) -> Result<Rights, OpenError> {
+    /// The same for a client of NBD, by its line and by what it says of itself. Whoever says a name has
+    /// to prove it, if the volume has credentials.
+    pub(super) fn admit_client(
+        &self,
+        volume: VolumeNo,
+        line: usize,
+        export: &str,
+        by: Option<&Introduction>,
+    ) -> Result<Admitted, OpenError> {
         let target = self.volumes.get(volume).target.as_ref().ok_or(OpenError::Unknown)?;
-        let admitted = target.record.access.logins.admit(self.client_on(line));
-        admitted.ok_or(OpenError::Unnamed)
+        let access = &target.record.access;
+        let Some(by) = by else {
+            let rights = access.logins.admit(self.client_on(line)).ok_or(OpenError::Unnamed)?;
+            return Ok(Admitted { rights, target_mac: None });
+        };
+        let client = Client::Initiator(&by.hello.initiator);
+        let rights = access.logins.admit(client).ok_or(OpenError::Denied)?;
+        let target_mac = match &access.chap {
+            Some(chap) => prove(chap, export, by)?,
+            None => None,
+        };
+        Ok(Admitted { rights, target_mac })
     }
 
+    /// Who is there, of whom nothing is known but where it comes from.
     fn client_on(&self, line: usize) -> Client<'static> {
         let is_remote = self.lines.get(line).is_none_or(|line| line.socket.tcp().is_some());
         if is_remote { Client::Remote } else { Client::Local }
@@ -51,18 +77,38 @@ impl Shard {
         let logins = &target.record.access.logins;
         let is_welcome = |user: &&User| {
             let client = match (user.protocol, user.asker) {
-                (Protocol::Nbd, Asker::Nbd { line }) => self.client_on(line),
+                (Protocol::Nbd, Asker::Nbd { line }) if user.initiator.is_empty() => {
+                    self.client_on(line)
+                }
                 _ => Client::Initiator(&user.initiator),
             };
             logins.admit(client) == Some(user.rights)
         };
         let unwelcome = target.users.values().filter(|user| !is_welcome(user));
-        let unwelcome: Vec<Asker> = unwelcome.map(|user| user.asker).collect();
-        for asker in unwelcome {
+        let reason = |user: &User| match user.initiator.is_empty() {
+            true => OpenError::Unnamed,
+            false => OpenError::Denied,
+        };
+        let unwelcome: Vec<(Asker, OpenError)> =
+            unwelcome.map(|user| (user.asker, reason(user))).collect();
+        for (asker, reason) in unwelcome {
             match asker {
                 Asker::Iscsi { nexus } => self.step_portal(Event::Expel { nexus }),
-                Asker::Nbd { line } => self.refuse_line(line, &OpenError::Unnamed.to_string()),
+                Asker::Nbd { line } => self.refuse_line(line, &reason.to_string()),
             }
         }
     }
+}
+
+/// Whether a client knows the credentials of a volume; our own proof, if it wants one.
+fn prove(chap: &Chap, export: &str, by: &Introduction) -> Result<Option<Mac>, OpenError> {
+    let proof = by.proof.as_ref().filter(|proof| proof.user == chap.user);
+    let claim = by.hello.initiator_claim(&by.challenge, export);
+    let secret = chap.secret.as_bytes();
+    if !proof.is_some_and(|proof| certs::is_hmac_sha256(secret, &claim, &proof.mac)) {
+        return Err(OpenError::Denied);
+    }
+    let mutual = chap.mutual.as_ref().map(|(_, secret)| secret.as_bytes());
+    let claim = by.hello.target_claim(&by.challenge, export);
+    Ok(mutual.map(|secret| certs::hmac_sha256(secret, &claim)))
 }

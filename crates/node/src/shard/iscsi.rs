@@ -436,8 +436,8 @@ fn client_of(port: &InitiatorPort) -> ClientId {
 }
 
 /// Any good spread will do: names are not secret, and a client that imitates another one only
-/// replaces its sessions, which logging in as it does anyway. Connections of NBD have small numbers.
-fn block_hash(bytes: &[u8]) -> u64 {
+/// replaces its sessions, which logging in as it does anyway. Plain clients of NBD have small numbers.
+pub fn block_hash(bytes: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hasher};
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);

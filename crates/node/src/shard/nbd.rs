@@ -3,7 +3,9 @@ use std::io;
 
 use block::ByteLen;
 use frontend::export::{Export, OpenError, split_stage};
-use frontend::nbd::{Connection, Output};
+use frontend::nbd::hello::{Hello, Introduction};
+use frontend::nbd::{Connection, Opened, Output};
+use frontend::scsi::words::Rights;
 use replication::client::Answer;
 use replication::client::{ConnectionId, IoError, Login, LoginError, RequestId};
 use replication::target::Event;
@@ -11,21 +13,32 @@ use replication::words::{ClientId, ConnectionNumber, StageNumber};
 use tracing::info;
 
 use super::Shard;
+use super::access::Admitted;
 use super::asks::{Asker, Splitter, open_error};
 use super::doors::Whom;
+use super::iscsi::block_hash;
 use super::lines::Role;
 use super::pools::Payloads;
 use super::status::Protocol;
 use super::targets::User;
 use super::volumes::VolumeNo;
 use crate::net::socket::Socket;
+use crate::random;
 
 pub struct NbdLine {
     pub machine: Connection,
-    /// The volume that it has open, and the connection by which the target knows it.
-    open: Option<(VolumeNo, ConnectionId)>,
+    open: Option<Open>,
     splitter: Splitter,
     out: Vec<Output>,
+}
+
+/// A volume that somebody has, or is about to.
+#[derive(Clone, Copy)]
+struct Open {
+    volume: VolumeNo,
+    /// By which the target knows it.
+    connection: ConnectionId,
+    admitted: Admitted,
 }
 
 impl NbdLine {
@@ -38,7 +51,9 @@ impl NbdLine {
 impl Shard {
     pub(super) fn add_nbd(&mut self, socket: Socket) -> io::Result<usize> {
         let mut out = Vec::new();
-        let machine = Connection::new(&mut out);
+        let mut challenge = [0; 32];
+        random::fill(&mut challenge);
+        let machine = Connection::new(challenge, &mut out);
         let nbd = NbdLine { machine, open: None, splitter: Splitter::default(), out };
         let at = self.add_line(socket, Role::Busy)?;
         let mut nbd = Box::new(nbd);
@@ -54,7 +69,7 @@ impl Shard {
         landed: usize,
         bytes: &[u8],
     ) {
-        let volume = nbd.open.map(|(volume, _)| volume);
+        let volume = nbd.open.map(|open| open.volume);
         let pool = self.payload_pool(volume);
         let payloads = &mut Payloads(pool.map(|pool| &mut self.pools[pool].host));
         if landed > 0 {
@@ -76,7 +91,9 @@ impl Shard {
                         let names = self.served_names();
                         nbd.machine.listed(&names, &mut nbd.out);
                     }
-                    Output::Open { name, for_use } => self.open_nbd(at, nbd, &name, for_use),
+                    Output::Open { name, for_use, by } => {
+                        self.open_nbd(at, nbd, &name, for_use, by.as_deref());
+                    }
                     Output::Ask { id, ask } => self.nbd_asks(nbd, id, ask),
                     Output::Close { reason } => {
                         if let Some(reason) = &reason {
@@ -96,7 +113,7 @@ impl Shard {
     }
 
     fn nbd_asks(&mut self, nbd: &mut NbdLine, id: frontend::ask::AskId, ask: frontend::ask::Ask) {
-        let Some((volume, connection)) = nbd.open else { return };
+        let Some(Open { volume, connection, .. }) = nbd.open else { return };
         let target = self.volumes.target(volume);
         let Some(target) = target else {
             let stopped = Err(frontend::ask::AskError::Stopped);
@@ -132,50 +149,68 @@ impl Shard {
         })
     }
 
-    fn open_nbd(&mut self, at: usize, nbd: &mut NbdLine, name: &str, for_use: bool) {
-        let (name, stage) = split_stage(name);
-        // Without a name whatever there is, if there is one: what clients expect of a default.
-        let found = match name {
-            "" => self.only_served(),
-            name => self.volumes.served(name),
-        };
-        let Some(volume) = found else {
-            let reason = format!("volume {name:?} is not served here");
-            self.complain(at, Whom::Client, &reason);
-            return nbd.machine.opened(Err(OpenError::Unknown), &mut nbd.out);
-        };
-        let rights = match self.admit_client(volume, at) {
-            Ok(rights) => rights,
-            Err(denied) => {
-                self.complain(at, Whom::Client, &format!("volume {name:?}: {denied}"));
-                return nbd.machine.opened(Err(denied), &mut nbd.out);
+    fn open_nbd(
+        &mut self,
+        at: usize,
+        nbd: &mut NbdLine,
+        export: &str,
+        for_use: bool,
+        by: Option<&Introduction>,
+    ) {
+        let (name, stage) = split_stage(export);
+        let admitted = self.find_nbd(name).and_then(|volume| {
+            self.admit_client(volume, at, export, by).map(|admitted| (volume, admitted))
+        });
+        let (volume, admitted) = match admitted {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                let who = by.map(|by| format!(", initiator {:?}", by.hello.initiator));
+                let reason = format!("volume {name:?}{}: {error}", who.unwrap_or_default());
+                self.complain(at, Whom::Client, &reason);
+                return nbd.machine.opened(Err(error), &mut nbd.out);
             }
         };
         if !for_use {
-            let export = self.export_of(volume).ok_or(OpenError::Unknown);
-            return nbd.machine.opened(export, &mut nbd.out);
+            let opened = self.opened_nbd(volume, admitted);
+            return nbd.machine.opened(opened, &mut nbd.out);
         }
         let connection = ConnectionId(self.numbers.next());
-        nbd.open = Some((volume, connection));
-        // Several connections of one client are as good as several clients: each sends only what
-        // it may send beside the others.
-        let login = Login {
-            client: ClientId(connection.0),
-            number: ConnectionNumber(1),
-            stage: stage.map(StageNumber),
+        nbd.open = Some(Open { volume, connection, admitted });
+        let hello = by.map(|by| &by.hello);
+        let (client, number) = match hello {
+            Some(hello) => (client_of(hello), ConnectionNumber(hello.number)),
+            // Several connections of one client are as good as several clients: each sends only
+            // what it may send beside the others.
+            None => (ClientId(connection.0), ConnectionNumber(1)),
         };
+        let login = Login { client, number, stage: stage.map(StageNumber) };
+        self.log_in_nbd(at, volume, connection, login, admitted.rights, hello);
+    }
+
+    fn log_in_nbd(
+        &mut self,
+        at: usize,
+        volume: VolumeNo,
+        connection: ConnectionId,
+        login: Login,
+        rights: Rights,
+        hello: Option<&Hello>,
+    ) {
+        self.replace_older(volume, login);
+        let initiator = hello.map(|hello| hello.initiator.clone()).unwrap_or_default();
         let address = self.address_of(at);
         let since = self.now;
         let target = self.volumes.target(volume).expect("it is served");
         let host = address.rsplit_once(':').map_or(&address[..], |(host, _)| host);
-        let what = format!("{} {host}", target.record.name);
+        let what = format!("{} {host} {initiator}", target.record.name);
         if let Some(before) = self.complaints.due("client logs in", &what, since) {
-            info!(volume = target.record.name, address, before, "an NBD client logs in");
+            let volume = &target.record.name;
+            info!(volume, initiator, address, before, "an NBD client logs in");
         }
         let user = User {
             asker: Asker::Nbd { line: at },
             protocol: Protocol::Nbd,
-            initiator: String::new(),
+            initiator,
             address,
             login,
             rights,
@@ -185,6 +220,40 @@ impl Shard {
         };
         target.users.insert(connection, user);
         self.tell_target(volume, Event::Login { connection, login });
+    }
+
+    /// The target drops the older connection of a client when a newer one logs in, and never answers what
+    /// waited there: so it is closed. What it has in the sequence is done before the login is answered (P9).
+    fn replace_older(&mut self, volume: VolumeNo, login: Login) {
+        let Some(target) = self.volumes.target(volume) else { return };
+        let is_older =
+            |user: &&User| user.login.client == login.client && user.login.number < login.number;
+        let older: Vec<Asker> =
+            target.users.values().filter(is_older).map(|user| user.asker).collect();
+        for asker in older {
+            match asker {
+                Asker::Nbd { line } => {
+                    self.close_line(line, "a newer connection of the client came");
+                }
+                // Its clients are others.
+                Asker::Iscsi { .. } => {}
+            }
+        }
+    }
+
+    fn find_nbd(&self, name: &str) -> Result<VolumeNo, OpenError> {
+        // Without a name whatever there is, if there is one: what clients expect of a default.
+        let found = match name {
+            "" => self.only_served(),
+            name => self.volumes.served(name),
+        };
+        found.ok_or(OpenError::Unknown)
+    }
+
+    fn opened_nbd(&self, volume: VolumeNo, admitted: Admitted) -> Result<Opened, OpenError> {
+        let export = self.export_of(volume).ok_or(OpenError::Unknown)?;
+        let read_only = admitted.rights == Rights::Read;
+        Ok(Opened { export: Export { read_only, ..export }, target_mac: admitted.target_mac })
     }
 
     fn only_served(&self) -> Option<VolumeNo> {
@@ -212,16 +281,18 @@ impl Shard {
         volume: VolumeNo,
         result: Result<(), LoginError>,
     ) {
-        let export = match result {
-            Ok(()) => self.export_of(volume).ok_or(OpenError::Unknown),
-            Err(error) => Err(open_error(&error)),
-        };
-        let failed = export.is_err();
-        self.with_nbd(at, |_, nbd| {
+        let mut failed = false;
+        self.with_nbd(at, |shard, nbd| {
+            let Some(open) = nbd.open else { return };
+            let opened = match result {
+                Ok(()) => shard.opened_nbd(volume, open.admitted),
+                Err(error) => Err(open_error(&error)),
+            };
+            failed = opened.is_err();
             if failed {
                 nbd.open = None;
             }
-            nbd.machine.opened(export, &mut nbd.out);
+            nbd.machine.opened(opened, &mut nbd.out);
         });
         if failed {
             // It may ask for something else, but not wait for ever before it does.
@@ -247,11 +318,20 @@ impl Shard {
     }
 
     pub(super) fn nbd_lost(&mut self, nbd: &NbdLine) {
-        let Some((volume, connection)) = nbd.open else { return };
+        let Some(Open { volume, connection, .. }) = nbd.open else { return };
         if let Some(target) = self.volumes.target(volume)
             && target.users.remove(&connection).is_some()
         {
             self.tell_target(volume, Event::Gone { connection });
         }
     }
+}
+
+/// All connections of a host's client are of the same one, whatever node they come to. Plain clients have small
+/// numbers, and initiators of iSCSI have less behind their names.
+fn client_of(hello: &Hello) -> ClientId {
+    let mut bytes = hello.initiator.as_bytes().to_vec();
+    bytes.push(0);
+    bytes.extend_from_slice(&hello.client.to_be_bytes());
+    ClientId(block_hash(&bytes) | 1 << 63)
 }

@@ -1,5 +1,6 @@
 //! What a driven client sends. Bytes without any shape end a connection at their first magic
 //! number; to come further, most plans put heads around them that are right.
+use crate::nbd::hello::{Hello, Proof};
 use crate::nbd::wire::{
     ALLOCATION, EXTENDED_REQUEST_MAGIC, OPTION_MAGIC, REQUEST_MAGIC, command, command_flag, option,
 };
@@ -8,6 +9,8 @@ use crate::nbd::wire::{
 const HEADERS: u8 = 0b11;
 const SHAPED: u8 = 1 << 2;
 pub const READ_ONLY: u8 = 1 << 3;
+/// The client says who it is before it asks for the volume.
+const NAMED: u8 = 1 << 4;
 
 /// How much of the script one request takes.
 const RECORD: usize = 8;
@@ -30,7 +33,7 @@ pub fn stream(plan: u8, script: &[u8]) -> Vec<u8> {
         2 => Headers::Structured,
         _ => Headers::Extended,
     };
-    let mut stream = negotiation(headers);
+    let mut stream = negotiation(headers, plan & NAMED != 0);
     if plan & SHAPED == 0 {
         stream.extend(script);
     } else {
@@ -39,8 +42,12 @@ pub fn stream(plan: u8, script: &[u8]) -> Vec<u8> {
     stream
 }
 
-fn negotiation(headers: Headers) -> Vec<u8> {
+fn negotiation(headers: Headers, named: bool) -> Vec<u8> {
     let mut stream = vec![0, 0, 0, 3];
+    if named {
+        push_option(&mut stream, option::HELLO, &hello(1).text());
+        push_option(&mut stream, option::PROVE, &proof("v").text());
+    }
     match headers {
         Headers::Simple => {}
         Headers::Structured => push_option(&mut stream, option::STRUCTURED_REPLY, &[]),
@@ -53,15 +60,31 @@ fn negotiation(headers: Headers) -> Vec<u8> {
     stream
 }
 
-/// Records of an option, a length, and that many bytes.
+/// Records of an option, a length, and that many bytes. Beside the protocol's own there are ours, with any
+/// bytes and with right ones.
 fn options(mut script: &[u8]) -> Vec<u8> {
     let mut stream = vec![0, 0, 0, 3];
     while let Some(([number, len], rest)) = script.split_first_chunk() {
         let (data, rest) = rest.split_at(rest.len().min(usize::from(*len)));
         script = rest;
-        push_option(&mut stream, u32::from(number & 15), data);
+        match number & 31 {
+            16 => push_option(&mut stream, option::HELLO, data),
+            17 => push_option(&mut stream, option::PROVE, data),
+            18 => push_option(&mut stream, option::HELLO, &hello(u64::from(*len)).text()),
+            19 => push_option(&mut stream, option::PROVE, &proof("v").text()),
+            20 => push_option(&mut stream, option::GO, &[0, 0, 0, 1, b'v', 0, 0]),
+            number => push_option(&mut stream, u32::from(number & 15), data),
+        }
     }
     stream
+}
+
+fn hello(number: u64) -> Hello {
+    Hello { initiator: "iqn.host".into(), client: 7, number, nonce: [3; 32] }
+}
+
+fn proof(export: &str) -> Proof {
+    Proof { export: export.into(), user: "user".into(), mac: [5; 32] }
 }
 
 fn push_option(stream: &mut Vec<u8>, number: u32, data: &[u8]) {

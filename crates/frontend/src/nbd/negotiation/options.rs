@@ -1,8 +1,9 @@
 //! What the text of an option says. Its lengths are the client's, and none is believed.
 use crate::nbd::errors::OptionRefusal;
+use crate::nbd::hello::word;
 use crate::nbd::limits::STRING_MAX;
 use crate::nbd::stream::Fields;
-use crate::nbd::wire::{ALLOCATION, BASE, info, option_reply};
+use crate::nbd::wire::{ALLOCATION, BASE, info};
 
 /// About which export, of INFO and GO.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,17 +22,17 @@ pub struct Wanted {
 impl Question {
     pub fn parse(text: &[u8]) -> Result<Question, OptionRefusal> {
         let mut fields = Fields(text);
-        let name = export_name(fields.sized().ok_or_else(cut)?)?;
+        let name = export_name(fields.sized().ok_or_else(OptionRefusal::cut)?)?;
         let mut wanted = Wanted::default();
-        for _ in 0..fields.u16().ok_or_else(cut)? {
-            match fields.u16().ok_or_else(cut)? {
+        for _ in 0..fields.u16().ok_or_else(OptionRefusal::cut)? {
+            match fields.u16().ok_or_else(OptionRefusal::cut)? {
                 info::NAME => wanted.name = true,
                 info::DESCRIPTION => wanted.description = true,
                 // Export and block sizes come unasked; what is not known is ignored.
                 _ => {}
             }
         }
-        ended(&fields)?;
+        fields.ended()?;
         Ok(Question { name, wanted })
     }
 }
@@ -48,8 +49,8 @@ pub struct ContextQuestion {
 impl ContextQuestion {
     pub fn parse(text: &[u8]) -> Result<ContextQuestion, OptionRefusal> {
         let mut fields = Fields(text);
-        let name = export_name(fields.sized().ok_or_else(cut)?)?;
-        let count = fields.u32().ok_or_else(cut)?;
+        let name = export_name(fields.sized().ok_or_else(OptionRefusal::cut)?)?;
+        let count = fields.u32().ok_or_else(OptionRefusal::cut)?;
         let mut question = ContextQuestion {
             name,
             is_empty: count == 0,
@@ -58,11 +59,11 @@ impl ContextQuestion {
         };
         // A false count ends with the text.
         for _ in 0..count {
-            let query = fields.sized().ok_or_else(cut)?;
+            let query = fields.sized().ok_or_else(OptionRefusal::cut)?;
             question.names_allocation |= query == ALLOCATION.as_bytes();
             question.names_base |= query == BASE.as_bytes();
         }
-        ended(&fields)?;
+        fields.ended()?;
         Ok(question)
     }
 
@@ -78,23 +79,5 @@ impl ContextQuestion {
 }
 
 pub fn export_name(bytes: &[u8]) -> Result<String, OptionRefusal> {
-    if bytes.len() > STRING_MAX {
-        let message = format!("names have at most {STRING_MAX} bytes");
-        return Err(OptionRefusal::new(option_reply::ERR_TOO_BIG, message));
-    }
-    match str::from_utf8(bytes) {
-        Ok(name) if !name.contains('\0') => Ok(name.to_owned()),
-        _ => Err(OptionRefusal::invalid("a name has to be UTF-8 without NUL")),
-    }
-}
-
-fn cut() -> OptionRefusal {
-    OptionRefusal::invalid("the option ends within a field: its lengths do not agree")
-}
-
-fn ended(fields: &Fields) -> Result<(), OptionRefusal> {
-    match fields.is_empty() {
-        true => Ok(()),
-        false => Err(OptionRefusal::invalid("the option goes on after its last field")),
-    }
+    word(bytes, STRING_MAX)
 }

@@ -3,7 +3,9 @@ use block::LOGICAL_SECTOR;
 
 use super::options::Wanted;
 use crate::export::Export;
+use crate::nbd::connection::Opened;
 use crate::nbd::errors::OptionRefusal;
+use crate::nbd::hello::Nonce;
 use crate::nbd::limits::{PAYLOAD_MAX, STRING_MAX};
 use crate::nbd::session::Session;
 use crate::nbd::wire::{
@@ -23,6 +25,14 @@ pub fn greeting() -> Vec<u8> {
 pub fn ack(option: u32) -> Vec<u8> {
     let mut replies = Vec::new();
     push(&mut replies, option, option_reply::ACK, &[]);
+    replies
+}
+
+/// The answer to a hello.
+pub fn challenge(challenge: &Nonce) -> Vec<u8> {
+    let mut replies = Vec::new();
+    push(&mut replies, option::HELLO, option_reply::CHALLENGE, challenge);
+    push(&mut replies, option::HELLO, option_reply::ACK, &[]);
     replies
 }
 
@@ -67,7 +77,8 @@ pub fn named_export(session: &Session, pads: bool) -> Vec<u8> {
 }
 
 /// The answer to INFO and GO.
-pub fn export(option: u32, wanted: Wanted, export: &Export, session: &Session) -> Vec<u8> {
+pub fn export(option: u32, wanted: Wanted, opened: &Opened, session: &Session) -> Vec<u8> {
+    let export = &opened.export;
     let mut replies = Vec::new();
     let mut tell = |kind: u16, data: &[u8]| {
         let data = [&kind.to_be_bytes(), data].concat();
@@ -82,6 +93,9 @@ pub fn export(option: u32, wanted: Wanted, export: &Export, session: &Session) -
     }
     // Unasked too: the defaults of the protocol allow single bytes.
     tell(info::BLOCK_SIZE, &block_sizes(export));
+    if let Some(mac) = opened.target_mac.as_ref().filter(|_| option == option::GO) {
+        tell(info::TARGET_PROOF, mac);
+    }
     push(&mut replies, option, option_reply::ACK, &[]);
     replies
 }

@@ -3,9 +3,12 @@ use block::{Buf, ByteLen, Data};
 
 use crate::ask::{Answer, Ask, AskError, AskId, Buffers};
 use crate::export::{Export, OpenError};
-use crate::nbd::{Connection, Output, ProtocolError};
+use crate::nbd::hello::Introduction;
+use crate::nbd::{Connection, Opened, Output, ProtocolError};
 
 pub const SIZE: u64 = 128 << 20;
+
+pub const CHALLENGE: [u8; 32] = [0xc4; 32];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {
@@ -22,6 +25,7 @@ pub enum Heard {
     Sent(Vec<u8>),
     List,
     Open(String, bool),
+    OpenBy(String, bool, Box<Introduction>),
     /// With the bytes of a write.
     Ask(u64, String, Vec<u8>),
     Close(Option<ProtocolError>),
@@ -46,7 +50,7 @@ impl Client {
     /// Has said hello, and heard it.
     pub fn new() -> Client {
         let mut out = Vec::new();
-        let connection = Connection::new(&mut out);
+        let connection = Connection::new(CHALLENGE, &mut out);
         let mut client = Client { connection, out };
         assert_eq!(client.sent(), greeting());
         client.send(&[0, 0, 0, 3]);
@@ -73,7 +77,7 @@ impl Client {
     }
 
     pub fn opened(&mut self, result: Result<Export, OpenError>) {
-        self.connection.opened(result, &mut self.out);
+        self.connection.opened(result.map(Opened::from), &mut self.out);
     }
 
     pub fn answered(&mut self, id: u64, result: Result<Answer, AskError>) {
@@ -93,7 +97,8 @@ impl Client {
                     _ => Heard::Sent(piece.as_bytes().to_vec()),
                 },
                 Output::List => Heard::List,
-                Output::Open { name, for_use } => Heard::Open(name, for_use),
+                Output::Open { name, for_use, by: None } => Heard::Open(name, for_use),
+                Output::Open { name, for_use, by: Some(by) } => Heard::OpenBy(name, for_use, by),
                 Output::Ask { id, ask } => {
                     let bytes = match &ask {
                         Ask::Write { data, .. } => data.to_vec(),

@@ -1,6 +1,7 @@
 //! A stream means the same however it is cut.
 use super::client::*;
 use crate::ask::Answer;
+use crate::nbd::hello::{Hello, Proof};
 
 /// Numbers that follow from a seed.
 struct Chance(u64);
@@ -13,12 +14,24 @@ impl Chance {
     }
 }
 
+fn hello() -> Hello {
+    Hello { initiator: "iqn.host".into(), client: 1, number: 2, nonce: [4; 32] }
+}
+
+fn proof() -> Proof {
+    Proof { export: "disk".into(), user: "user".into(), mac: [8; 32] }
+}
+
 /// A life with every option and every command, right and wrong.
 fn story(headers: Headers) -> Vec<u8> {
     let mut stream = vec![0, 0, 0, 3];
     stream.extend(option(5, &[]));
     stream.extend(option(99, &[1; 300]));
     stream.extend(option(3, &[]));
+    stream.extend(option(0x504c_5802, &[1; 40]));
+    stream.extend(option(0x504c_5801, &hello().text()));
+    stream.extend(option(0x504c_5801, &[2; 7]));
+    stream.extend(option(0x504c_5802, &proof().text()));
     stream.extend(option(6, &question("disk", &[1, 2, 3])));
     stream.extend(option(9, &context_query("disk", &[])));
     stream.extend(option(7, &[1, 2, 3]));
@@ -45,7 +58,7 @@ fn story(headers: Headers) -> Vec<u8> {
 /// short way where they can.
 fn life(stream: &[u8], mut cut: impl FnMut(usize) -> (usize, bool)) -> Vec<Heard> {
     let mut out = Vec::new();
-    let connection = crate::nbd::Connection::new(&mut out);
+    let connection = crate::nbd::Connection::new(CHALLENGE, &mut out);
     let mut client = Client { connection, out };
     let mut heard = Vec::new();
     let mut rest = stream;
@@ -54,7 +67,7 @@ fn life(stream: &[u8], mut cut: impl FnMut(usize) -> (usize, bool)) -> Vec<Heard
         // At once, so that the order does not depend on the cuts.
         match heard.last() {
             Some(Heard::List) => client.connection.listed(&["disk".into()], &mut client.out),
-            Some(Heard::Open(..)) => client.opened(Ok(export())),
+            Some(Heard::Open(..) | Heard::OpenBy(..)) => client.opened(Ok(export())),
             _ if rest.is_empty() => break,
             _ => {
                 let (len, lands) = cut(rest.len());
@@ -121,7 +134,7 @@ fn a_story_is_the_same_with_one_cut_anywhere() {
         let stream = story(headers);
         let whole = life(&stream, |left| (left, false));
         let long_option = stream.len() - (64 << 10);
-        for at in (1..stream.len()).filter(|at| *at < 700 || *at > stream.len() - long_option + 600)
+        for at in (1..stream.len()).filter(|at| *at < 900 || *at > stream.len() - long_option + 600)
         {
             let mut first = true;
             let cut = |left| (if std::mem::take(&mut first) { at } else { left }, at % 2 == 0);

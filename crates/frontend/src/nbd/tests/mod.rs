@@ -3,6 +3,7 @@ mod commands;
 mod contexts;
 mod cuts;
 mod ending;
+mod hello;
 mod hostile;
 mod opening;
 mod options;

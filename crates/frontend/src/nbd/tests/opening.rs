@@ -148,7 +148,7 @@ fn lengths_that_do_not_agree_are_invalid() {
 fn an_export_name_is_answered_with_or_without_zeros() {
     for (flags, zeros) in [(0, 124), (1, 124), (2, 0), (3, 0)] {
         let mut out = Vec::new();
-        let connection = crate::nbd::Connection::new(&mut out);
+        let connection = crate::nbd::Connection::new(CHALLENGE, &mut out);
         let mut client = Client { connection, out: Vec::new() };
         client.send(&[0, 0, 0, flags]);
         client.send(&option(1, b"disk"));

@@ -19,7 +19,7 @@ fn client_flags_are_known_or_the_connection_ends() {
 
 fn raw_client() -> Client {
     let mut out = Vec::new();
-    let connection = crate::nbd::Connection::new(&mut out);
+    let connection = crate::nbd::Connection::new(CHALLENGE, &mut out);
     let mut client = Client { connection, out };
     assert_eq!(client.sent(), greeting());
     client

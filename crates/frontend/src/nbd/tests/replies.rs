@@ -80,7 +80,7 @@ fn every_trouble_of_the_volume_is_told() {
         (AskError::OutOfRange, 22),
         (AskError::NoQuorum { reason: "node b is down".into() }, 5),
         (AskError::NoSpace, 28),
-        (AskError::Superseded, 5),
+        (AskError::Superseded, 108),
         (AskError::UnflushedWritesLost, 5),
         (AskError::Busy, 5),
         (AskError::Stopped, 108),
