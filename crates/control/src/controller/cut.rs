@@ -69,20 +69,10 @@ impl Controller {
     }
 
     async fn ready_to_hold<'a>(&self, member: &'a Member, token: u64) -> Answer<Hold<'a>> {
-        let (found, mut admin) = self.site.holder(&member.volume.name).await?;
-        let name = &member.volume.name;
-        if found.volume.uid != member.volume.uid {
-            return Err(ApiError::not_found("volume", name));
-        }
-        let request = v1::GetTargetRequest { volume: Some(member.volume.clone()) };
-        let target = admin.get_target(request).await.map_err(ApiError::from)?.into_inner();
-        match target.serving {
+        let (found, admin) = self.ready_target(&member.volume.name).await?;
+        match found.volume.uid == member.volume.uid {
             true => Ok(Hold { member, admin, token }),
-            false => {
-                let why = target.held_because.unwrap_or_else(|| "its target is not ready".into());
-                let message = format!("the volume `{name}` is not served now: {why}");
-                Err(ApiError::new(Code::Unavailable, message))
-            }
+            false => Err(ApiError::not_found("volume", &member.volume.name)),
         }
     }
 

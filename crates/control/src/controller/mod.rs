@@ -222,6 +222,12 @@ impl Controller {
         self.pulse.presence(node, Instant::now())
     }
 
+    /// Whether each node that the catalog has is here or away.
+    fn has_heard_of_all(&self) -> bool {
+        let nodes = self.books.all::<v1::Node>();
+        nodes.iter().all(|node| self.presence(node.id) != Presence::Unknown)
+    }
+
     fn find<T: Kept>(&self, id: &str) -> Answer<Known<T>> {
         self.books.get(id).ok_or_else(|| ApiError::not_found(T::NOUN, id))
     }

@@ -36,8 +36,16 @@ impl Controller {
     }
 
     pub(super) fn choose(&self, wanted: &Wanted) -> Answer<Vec<(u64, String)>> {
-        placement::choose(&self.candidates(), wanted)
-            .map_err(|no_room| ApiError::new(Code::OutOfSpace, no_room.to_string()))
+        placement::choose(&self.candidates(), wanted).map_err(|no_room| {
+            // A node that was not heard of yet may have the room: nothing is known to be full.
+            match self.has_heard_of_all() {
+                true => ApiError::new(Code::OutOfSpace, no_room.to_string()),
+                false => {
+                    let message = format!("not all nodes were heard of yet: {no_room}; ask again");
+                    ApiError::new(Code::Unavailable, message)
+                }
+            }
+        })
     }
 
     /// Pools that are open, in nodes that are there and may have more.

@@ -7,7 +7,7 @@ use proto::v1;
 use super::books::Known;
 use super::{Answer, Controller};
 use crate::api::{ApiError, Code};
-use crate::steps::{faults, reference};
+use crate::steps::{Admin, Found, StepError, faults, reference};
 
 /// Between two questions whether a target serves; doubled up to the last.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -83,6 +83,34 @@ impl Controller {
         Ok(target)
     }
 
+    /// The target of a volume that can do something now. One that waits for a quorum would keep whoever
+    /// asks waiting, and everybody behind him.
+    pub(super) async fn ready_target(&self, name: &str) -> Answer<(Found, Admin)> {
+        let (found, mut admin) = self.site.holder(name).await?;
+        let unavailable = |why: String| {
+            let message = format!("the volume `{name}` is not served now: {why}");
+            ApiError::new(Code::Unavailable, message)
+        };
+        if self.presence(holder(&found.volume)).is_away() {
+            return Err(unavailable("its node is away".into()));
+        }
+        let request = v1::GetTargetRequest { volume: Some(reference(&found.volume)) };
+        let target = match admin.get_target(request).await {
+            Ok(target) => target.into_inner(),
+            Err(status) if status.code() == tonic::Code::NotFound => {
+                return Err(StepError::NotServed { name: name.into() }.into());
+            }
+            Err(status) => return Err(status.into()),
+        };
+        match target.serving && has_quorum(&target) {
+            true => Ok((found, admin)),
+            false => {
+                let why = target.held_because.unwrap_or_else(|| "its target is not ready".into());
+                Err(unavailable(why))
+            }
+        }
+    }
+
     /// Where a target is best: with a replica that votes, in a node that is there, with the fewest
     /// others.
     pub(super) fn server_for(
@@ -113,4 +141,62 @@ impl Controller {
 /// The node that has the grant; 0: none.
 fn holder(volume: &v1::Volume) -> u64 {
     volume.quorum.as_ref().map_or(0, |quorum| quorum.holder)
+}
+
+/// Whether so many replicas follow that what is done now becomes durable; while the membership changes, of
+/// the next voters too.
+fn has_quorum(target: &v1::TargetStatus) -> bool {
+    let membership = target.membership.clone().unwrap_or_default();
+    let follows = |member: &&v1::Member| {
+        let is_it = |peer: &&v1::PeerStatus| peer.member.as_ref() == Some(*member);
+        let peer = target.peers.iter().find(is_it);
+        peer.is_some_and(|peer| peer.standing() == v1::Standing::Healthy)
+    };
+    let mut sets = membership.voters.iter().chain(&membership.next);
+    sets.all(|voters| {
+        let needed = usize::try_from(voters.rf / 2 + 1).unwrap_or(usize::MAX);
+        voters.members.iter().filter(follows).count() >= needed
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn voters(replicas: &[u64], rf: u32) -> Option<v1::Voters> {
+        let member = |replica: &u64| v1::Member { replica: *replica, incarnation: 1 };
+        Some(v1::Voters { members: replicas.iter().map(member).collect(), rf })
+    }
+
+    fn target(next: Option<v1::Voters>, healthy: &[u64]) -> v1::TargetStatus {
+        let peer = |replica: u64| {
+            let mut peer = v1::PeerStatus {
+                member: Some(v1::Member { replica, incarnation: 1 }),
+                ..v1::PeerStatus::default()
+            };
+            peer.set_standing(match healthy.contains(&replica) {
+                true => v1::Standing::Healthy,
+                false => v1::Standing::Offline,
+            });
+            peer
+        };
+        let membership = v1::Membership { version: 2, voters: voters(&[1, 2, 3], 3), next };
+        v1::TargetStatus {
+            membership: Some(membership),
+            peers: (1..=4).map(peer).collect(),
+            ..v1::TargetStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_quorum_is_more_than_half_of_those_who_vote() {
+        assert!(has_quorum(&target(None, &[1, 2, 3])));
+        assert!(has_quorum(&target(None, &[1, 3])));
+        assert!(!has_quorum(&target(None, &[1])));
+        assert!(!has_quorum(&target(None, &[1, 4])), "the fourth does not vote");
+        assert!(!has_quorum(&target(None, &[])));
+        let next = || voters(&[1, 2, 4], 3);
+        assert!(has_quorum(&target(next(), &[1, 2])));
+        assert!(!has_quorum(&target(next(), &[1, 3])), "the next voters count too");
+    }
 }
