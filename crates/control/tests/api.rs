@@ -4,15 +4,18 @@ mod false_node;
 mod site;
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use control::api::types::{Health, NewToken, NewVolume, Role};
+use control::api::types::{
+    Attach, Credential, Detach, Health, NewGroupSnapshot, NewHost, NewStage, NewToken, NewVolume,
+    Role, Stage,
+};
 use control::api::{Client, Code, Endpoint};
 use control::controller::Settings;
 use control::serve::{Options, serve};
 use false_node::FalseNode;
 use proto::v1::swap_request::Change;
-use proto::v1::{Key, Kind};
+use proto::v1::{Chap, Key, Kind, Member, Membership, Node, Place, Quorum, Volume, Voters};
 use site::Scratch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -80,24 +83,52 @@ impl Control {
     }
 
     /// Nodes without content, as many as are asked for.
-    async fn nodes(&self, count: u64) {
+    async fn nodes(&self, count: u64) -> Vec<FalseNode> {
         let client = site::client(self.catalog);
+        let mut fakes = Vec::new();
         for id in 1..=count {
             let (fake, node) = FalseNode::start(id, site::client(self.catalog)).await;
             fake.with(|state| state.never_serves = true);
             let key = Key { kind: Kind::Node.into(), name: node.name.clone() };
             client.swap(&key, 0, Change::Node(node)).await.unwrap();
+            fakes.push(fake);
         }
         let api = self.client(&self.token);
         loop {
             let here = api.nodes().await.unwrap().items;
             let healthy = here.iter().filter(|it| it.state.health == Health::Healthy).count();
             if healthy as u64 == count {
-                return;
+                return fakes;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+
+    /// A volume that the first node serves, and that is nobody's care.
+    async fn volume(&self, name: &str, chap: Option<Chap>) {
+        let Change::Volume(volume) = site::volume(name, 256) else { panic!("no volume") };
+        let member = Member { replica: 1, incarnation: 101 };
+        let voters = Voters { members: vec![member], rf: 1 };
+        let quorum = Quorum {
+            grant: 1,
+            holder: 1,
+            membership: Some(Membership { version: 1, voters: Some(voters), next: None }),
+            desired: vec![member],
+            ..volume.quorum.clone().unwrap()
+        };
+        let places = vec![Place { replica: 1, node: 1, pool: "main".into() }];
+        let volume = Volume { quorum: Some(quorum), places, chap, attached_only: true, ..volume };
+        let client = site::client(self.catalog);
+        client.swap(&site::key(name), 0, Change::Volume(volume)).await.unwrap();
+        let api = self.client(&self.token);
+        while api.volume(name).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn attach_to(host: &str) -> Attach {
+    Attach { host: host.into(), ..Attach::default() }
 }
 
 #[tokio::test]
@@ -186,4 +217,135 @@ async fn a_site_that_comes_back_knows_its_tokens() {
     let again = started(scratch).await;
     assert_eq!(again.token, token);
     assert!(again.client(&token).site().await.is_ok());
+}
+
+/// Protects from machines without a pool that cannot have volumes, and from one that is forgotten while it
+/// uses some.
+#[tokio::test]
+async fn a_host_that_is_no_node_has_volumes() {
+    let control = control().await;
+    control.nodes(1).await;
+    control.volume("db", None).await;
+    let client = control.client(&control.token);
+    let topology = [("zone".to_owned(), "a".to_owned())].into();
+    let wanted = NewHost { name: "worker-1".into(), topology };
+    let unknown = client.attach_volume("db", &attach_to("worker-1")).await.unwrap_err();
+    assert_eq!(unknown.code, Code::NotFound, "{unknown}");
+    let made = client.create_host(&wanted).await.unwrap();
+    assert_eq!((&made.name[..], &made.topology), ("worker-1", &wanted.topology));
+    assert!(made.created_ms > 0 && made.seen_ms >= made.created_ms && made.volumes.is_empty());
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let elsewhere = NewHost { topology: Default::default(), ..wanted.clone() };
+    let again = client.create_host(&elsewhere).await.unwrap();
+    assert_eq!((again.created_ms, again.topology.len()), (made.created_ms, 0));
+    assert!(again.seen_ms > made.seen_ms, "it was seen again");
+
+    let volume = client.attach_volume("db", &attach_to("worker-1")).await.unwrap();
+    assert_eq!(volume.attachments[0].initiator, made.initiator);
+    assert_eq!(client.host("worker-1").await.unwrap().volumes, ["db"]);
+    let refused = client.delete_host("worker-1").await.unwrap_err();
+    assert_eq!(refused.code, Code::InUse);
+    assert!(refused.message.contains("db"), "{refused}");
+    let detach = Detach { host: "worker-1".into(), credential: None };
+    client.detach_volume("db", &detach).await.unwrap();
+    client.attach_volume("db", &attach_to("node-1")).await.unwrap();
+    client.delete_host("worker-1").await.unwrap();
+    client.delete_host("worker-1").await.expect("it is gone");
+    assert!(client.hosts().await.unwrap().items.is_empty());
+    assert_eq!(client.host("worker-1").await.unwrap_err().code, Code::NotFound);
+    assert!(client.create_host(&wanted).await.is_ok(), "it may come back");
+
+    for name in ["", "A", "a b", "-a", &"a".repeat(64)] {
+        let wrong = NewHost { name: name.into(), ..NewHost::default() };
+        assert_eq!(client.create_host(&wrong).await.unwrap_err().code, Code::Invalid, "{name}");
+    }
+    let viewer = NewToken { name: "looks".into(), role: Role::Viewer, lasts_seconds: None };
+    let viewer = client.create_token(&viewer).await.unwrap().token.unwrap();
+    let viewer = control.client(&viewer);
+    assert_eq!(viewer.hosts().await.unwrap().items.len(), 1);
+    assert_eq!(viewer.create_host(&wanted).await.unwrap_err().code, Code::Forbidden);
+    assert_eq!(viewer.delete_host("worker-1").await.unwrap_err().code, Code::Forbidden);
+}
+
+fn stage(host: &str, credential: Option<Credential>) -> NewStage {
+    NewStage { host: host.into(), credential }
+}
+
+#[tokio::test]
+async fn a_stage_is_for_hosts_that_have_the_volume() {
+    let control = control().await;
+    let nodes = control.nodes(1).await;
+    nodes[0].with(|state| state.never_serves = false);
+    let chap = Chap { user: "user".into(), secret: "twelve bytes".into(), ..Chap::default() };
+    control.volume("db", Some(chap)).await;
+    let client = control.client(&control.token);
+    for host in ["node-1", "nobody"] {
+        let refused = client.new_stage("db", &stage(host, None)).await.unwrap_err();
+        assert_eq!(refused.code, Code::InUse, "{refused}");
+        assert!(refused.message.contains("not attached"), "{refused}");
+    }
+    let missing = client.new_stage("other", &stage("node-1", None)).await.unwrap_err();
+    assert_eq!(missing.code, Code::NotFound);
+    client.attach_volume("db", &attach_to("node-1")).await.unwrap();
+    assert_eq!(client.new_stage("db", &stage("node-1", None)).await, Ok(Stage { stage: 1 }));
+    let shown = |secret: &str| {
+        let (user, secret) = ("user".into(), secret.into());
+        Some(Credential { user, secret, ..Credential::default() })
+    };
+    let right = stage("node-1", shown("twelve bytes"));
+    assert_eq!(client.new_stage("db", &right).await, Ok(Stage { stage: 2 }));
+    let wrong = client.new_stage("db", &stage("node-1", shown("other secret"))).await;
+    assert_eq!(wrong.unwrap_err().code, Code::Unauthenticated);
+    nodes[0].with(|state| state.never_serves = true);
+    let refused = client.new_stage("db", &right).await.unwrap_err();
+    assert_eq!(refused.code, Code::Unavailable, "{refused}");
+    let viewer = NewToken { name: "looks".into(), role: Role::Viewer, lasts_seconds: None };
+    let viewer = client.create_token(&viewer).await.unwrap().token.unwrap();
+    let refused = control.client(&viewer).new_stage("db", &right).await.unwrap_err();
+    assert_eq!(refused.code, Code::Forbidden);
+}
+
+/// Protects from callers who wait for a quorum until their time is over, while nobody else can do anything
+/// with the volume.
+#[tokio::test]
+async fn a_target_without_a_quorum_is_refused_at_once() {
+    let control = control().await;
+    let nodes = control.nodes(1).await;
+    nodes[0].with(|state| (state.never_serves, state.without_quorum) = (false, true));
+    control.volume("db", None).await;
+    let client = control.client(&control.token);
+    client.attach_volume("db", &attach_to("node-1")).await.unwrap();
+    let begun = Instant::now();
+    let cut = NewGroupSnapshot {
+        name: "now".into(),
+        volumes: vec!["db".into()],
+        ..NewGroupSnapshot::default()
+    };
+    let refused = client.create_group_snapshot(&cut).await.unwrap_err();
+    assert_eq!(refused.code, Code::Unavailable, "{refused}");
+    assert!(refused.message.contains("0 replicas follow"), "{refused}");
+    let refused = client.new_stage("db", &stage("node-1", None)).await.unwrap_err();
+    assert_eq!(refused.code, Code::Unavailable, "{refused}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+/// Protects from an orchestrator that is told for good that there is no room, by a controller that has just
+/// begun.
+#[tokio::test]
+async fn nothing_is_full_before_every_node_was_heard_of() {
+    let control = control().await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let admin_address = silent.local_addr().unwrap().to_string();
+    let node = Node { id: 1, name: "node-1".into(), admin_address, ..Node::default() };
+    let key = Key { kind: Kind::Node.into(), name: "node-1".into() };
+    site::client(control.catalog).swap(&key, 0, Change::Node(node)).await.unwrap();
+    let client = control.client(&control.token);
+    while client.node("node-1").await.is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let wanted = NewVolume { name: "db".into(), size: 1 << 20, ..NewVolume::default() };
+    let refused = client.create_volume(&wanted).await.unwrap_err();
+    assert_eq!(refused.code, Code::Unavailable, "{refused}");
+    assert!(refused.message.contains("heard of"), "{refused}");
+    assert!(client.volumes("", 0).await.unwrap().items.is_empty());
 }

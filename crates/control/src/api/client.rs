@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 
 use super::error::{ApiError, Code};
 use super::types::{
-    Attach, Capacity, CapacityQuery, Detach, Done, Extents, Group, GroupSnapshot, Members, Modify,
-    Move, NewGroup, NewGroupSnapshot, NewSnapshot, NewToken, NewVolume, Node, Page, Pool, Proof,
-    Resize, Rollback, Site, Snapshot, Token, Volume,
+    Attach, Capacity, CapacityQuery, Detach, Done, Extents, Group, GroupSnapshot, Host, Members,
+    Modify, Move, NewGroup, NewGroupSnapshot, NewHost, NewSnapshot, NewStage, NewToken, NewVolume,
+    Node, Page, Pool, Proof, Resize, Rollback, Site, Snapshot, Stage, Token, Volume,
 };
 
 /// The longest answer that is read: a list of a thousand volumes with all that can be said of them.
@@ -85,6 +85,11 @@ impl Client {
     /// Done too if it was not attached.
     pub async fn detach_volume(&self, id: &str, from: &Detach) -> Answer<Volume> {
         self.post(&format!("/v1/volumes/{}/detach", quoted(id)), from).await
+    }
+
+    /// For a host that has it attached, and nothing of it mounted.
+    pub async fn new_stage(&self, id: &str, of: &NewStage) -> Answer<Stage> {
+        self.post(&format!("/v1/volumes/{}/stages", quoted(id)), of).await
     }
 
     pub async fn move_volume(&self, id: &str, to: &Move) -> Answer<Volume> {
@@ -185,6 +190,24 @@ impl Client {
     /// It is gone for good, and whatever it had.
     pub async fn forget_node(&self, id: &str) -> Answer<Done> {
         self.post(&format!("/v1/nodes/{}/forget", quoted(id)), &Proof::default()).await
+    }
+
+    pub async fn hosts(&self) -> Answer<Page<Host>> {
+        self.get("/v1/hosts").await
+    }
+
+    pub async fn host(&self, id: &str) -> Answer<Host> {
+        self.get(&format!("/v1/hosts/{}", quoted(id))).await
+    }
+
+    /// Says that it is there; also if it is known.
+    pub async fn create_host(&self, host: &NewHost) -> Answer<Host> {
+        self.post("/v1/hosts", host).await
+    }
+
+    /// Done too if there is none.
+    pub async fn delete_host(&self, id: &str) -> Answer<Done> {
+        self.post(&format!("/v1/hosts/{}/delete", quoted(id)), &Proof::default()).await
     }
 
     pub async fn pools(&self) -> Answer<Page<Pool>> {

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::error::ApiError;
 use super::extract::{Body, Id, Params};
 use super::types::{
-    Attach, Capacity, CapacityQuery, Detach, Done, Extents, Group, GroupSnapshot, Members, Modify,
-    Move, NewGroup, NewGroupSnapshot, NewSnapshot, NewToken, NewVolume, Node, Page, Pool, Proof,
-    Resize, Role, Rollback, Site, Snapshot, Token, Volume,
+    Attach, Capacity, CapacityQuery, Detach, Done, Extents, Group, GroupSnapshot, Host, Members,
+    Modify, Move, NewGroup, NewGroupSnapshot, NewHost, NewSnapshot, NewStage, NewToken, NewVolume,
+    Node, Page, Pool, Proof, Resize, Role, Rollback, Site, Snapshot, Stage, Token, Volume,
 };
 use crate::controller::Controller;
 
@@ -113,6 +113,7 @@ fn viewer(route: Route) -> Route {
 /// All calls.
 pub fn table() -> Vec<Route> {
     let mut all = site();
+    all.extend(hosts());
     all.extend(volumes());
     all.extend(snapshots());
     all.extend(groups());
@@ -177,6 +178,28 @@ fn site() -> Vec<Route> {
     ]
 }
 
+fn hosts() -> Vec<Route> {
+    vec![
+        reads::<Page<Host>>(
+            "/v1/hosts",
+            "All hosts that are no nodes",
+            None,
+            seen!(|site| site.hosts()),
+        ),
+        writes::<NewHost, Host>(
+            "/v1/hosts",
+            "A host says that it is there",
+            done!(|site, Body(asked) => Body<NewHost>| site.create_host(asked)),
+        ),
+        reads::<Host>("/v1/hosts/{id}", "A host", None, seen!(|site, id: Id| site.host(&id.0)?)),
+        writes::<Done, Done>(
+            "/v1/hosts/{id}/delete",
+            "Forgets a host to which nothing is attached",
+            done!(|site, Id(id) => Id| site.delete_host(&id)),
+        ),
+    ]
+}
+
 fn volumes() -> Vec<Route> {
     vec![
         reads::<Page<Volume>>(
@@ -220,6 +243,11 @@ fn volumes() -> Vec<Route> {
             "/v1/volumes/{id}/detach",
             "Lets a host, or all of them, use a volume no more",
             done!(|site, Id(id) => Id, Body(from) => Body<Detach>| site.detach_volume(&id, from)),
+        ),
+        writes::<NewStage, Stage>(
+            "/v1/volumes/{id}/stages",
+            "Numbers a new use of a volume, by a host that it is attached to",
+            done!(|site, Id(id) => Id, Body(of) => Body<NewStage>| site.new_stage(&id, of)),
         ),
         writes::<Move, Volume>(
             "/v1/volumes/{id}/move",

@@ -265,6 +265,23 @@ pub struct Detach {
     pub credential: Option<Credential>,
 }
 
+/// A host is about to use a volume, of which it has nothing mounted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewStage {
+    /// To which the volume is attached.
+    pub host: String,
+    #[serde(default)]
+    pub credential: Option<Credential>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Stage {
+    /// The host names it with the volume whenever it logs in: `<volume>:stage.<number>`.
+    pub stage: u64,
+}
+
 /// Where the target is to be.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -416,6 +433,32 @@ pub struct Node {
     pub nbd: String,
     pub replicas: u64,
     pub targets: u64,
+}
+
+/// A machine that uses volumes and is no node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Host {
+    pub name: String,
+    /// The name that it logs in with.
+    pub initiator: String,
+    #[serde(default)]
+    pub topology: Pairs,
+    pub created_ms: u64,
+    /// When it last said that it is there.
+    pub seen_ms: u64,
+    /// Those that are attached to it.
+    #[serde(default)]
+    pub volumes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewHost {
+    pub name: String,
+    /// Where it is; all of it, each time.
+    #[serde(default)]
+    pub topology: Pairs,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

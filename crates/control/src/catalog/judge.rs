@@ -56,6 +56,7 @@ fn body(change: Change) -> Option<Body> {
         Change::GroupSnapshot(snapshot) => Some(Body::GroupSnapshot(snapshot)),
         Change::Controller(controller) => Some(Body::Controller(controller)),
         Change::Token(token) => Some(Body::Token(token)),
+        Change::Host(host) => Some(Body::Host(host)),
         Change::Delete(_) => None,
     }
 }

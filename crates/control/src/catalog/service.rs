@@ -135,6 +135,7 @@ fn noun(kind: Kind) -> &'static str {
         Kind::GroupSnapshot => "group snapshot",
         Kind::Controller => "controller",
         Kind::Token => "token",
+        Kind::Host => "host",
         Kind::Unspecified => "object",
     }
 }

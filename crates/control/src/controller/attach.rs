@@ -25,7 +25,7 @@ pub fn initiator(host: &str) -> Answer<String> {
 impl Controller {
     pub async fn attach_volume(self: &Arc<Self>, id: &str, to: Attach) -> Answer<Volume> {
         let found = self.find::<v1::Volume>(id)?;
-        let host = self.find::<v1::Node>(&to.host)?.name.clone();
+        let host = self.host_named(&to.host)?;
         let initiator = initiator(&host)?;
         let this = Arc::clone(self);
         self.run(vec![(v1::Kind::Volume, found.name.clone())], async move {

@@ -70,6 +70,7 @@ kept!(
 );
 kept!(v1::Controller, Controller, "controller", Controller, |_| "controller", |_| &[]);
 kept!(v1::Token, Token, "token", Token, |it| &it.name, |_| &[]);
+kept!(v1::Host, Host, "host", Host, |it| &it.name, |_| &[]);
 
 /// An object of the catalog whose kind is known.
 #[derive(Clone, Debug)]
@@ -248,7 +249,7 @@ fn uid_of(object: &v1::Object) -> Option<Vec<u8>> {
         Body::Snapshot(it) => &it.uid,
         Body::Group(it) => &it.uid,
         Body::GroupSnapshot(it) => &it.uid,
-        Body::Node(_) | Body::Controller(_) | Body::Token(_) => return None,
+        Body::Node(_) | Body::Controller(_) | Body::Token(_) | Body::Host(_) => return None,
     };
     Some(uid.clone())
 }

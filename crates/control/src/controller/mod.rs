@@ -6,7 +6,8 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | `volumes`, `shape`, `attach`, `targets` | what is asked for volumes, and who serves them |
+//! | `volumes`, `shape`, `targets` | what is asked for volumes, and who serves them |
+//! | `attach`, `stages`, `hosts` | who may use volumes, and since which loss |
 //! | `snapshots`, `groups`, `cut` | snapshots, groups, and the cut over several volumes |
 //! | `nodes`, `tokens` | nodes and pools; who may use the API |
 //! | `care`, `need` | level-triggered: what everything needs next |
@@ -22,6 +23,7 @@ mod care;
 mod cut;
 mod errors;
 mod groups;
+mod hosts;
 mod names;
 mod need;
 mod nodes;
@@ -30,6 +32,7 @@ mod presence;
 mod room;
 mod shape;
 mod snapshots;
+mod stages;
 mod states;
 mod targets;
 mod tokens;
@@ -297,6 +300,7 @@ fn noun(kind: v1::Kind) -> &'static str {
         v1::Kind::GroupSnapshot => v1::VolumeGroupSnapshot::NOUN,
         v1::Kind::Controller => v1::Controller::NOUN,
         v1::Kind::Token => v1::Token::NOUN,
+        v1::Kind::Host => v1::Host::NOUN,
         v1::Kind::Unspecified => "object",
     }
 }

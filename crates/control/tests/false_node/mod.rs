@@ -31,6 +31,10 @@ pub struct State {
     pub wiped_while_wanted: Vec<bool>,
     /// Its targets wait for a quorum that does not come.
     pub never_serves: bool,
+    /// Its targets serve, and have lost their quorum since.
+    pub without_quorum: bool,
+    /// Numbers that were given.
+    pub stages: u64,
     made: u64,
 }
 
@@ -178,8 +182,13 @@ impl NodeAdmin for FalseNode {
     }
 
     async fn get_target(&self, _: Request<v1::GetTargetRequest>) -> Answered<v1::TargetStatus> {
-        let serving = self.with(|state| !state.never_serves);
-        Ok(Response::new(v1::TargetStatus { serving, ..v1::TargetStatus::default() }))
+        let (serving, without) = self.with(|state| (!state.never_serves, state.without_quorum));
+        let members = vec![v1::Member { replica: 1, incarnation: 1 }];
+        let voters = without.then_some(v1::Voters { members, rf: 1 });
+        let membership = Some(v1::Membership { version: 1, voters, next: None });
+        let held_because = without.then(|| "0 replicas follow, 1 are needed".into());
+        let status = v1::TargetStatus { serving, membership, held_because, ..Default::default() };
+        Ok(Response::new(status))
     }
 
     async fn list_snapshots(
@@ -249,7 +258,12 @@ impl NodeAdmin for FalseNode {
     }
 
     async fn new_stage(&self, _: Request<v1::NewStageRequest>) -> Answered<v1::NewStageResponse> {
-        not_asked()
+        self.arrived("new_stage").await;
+        let stage = self.with(|state| {
+            state.stages += 1;
+            state.stages
+        });
+        Ok(Response::new(v1::NewStageResponse { stage }))
     }
 
     async fn take_note(&self, _: Request<v1::TakeNoteRequest>) -> Answered<v1::Done> {

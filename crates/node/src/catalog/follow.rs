@@ -35,6 +35,7 @@ pub async fn follow(books: Arc<Books>, fence: Arc<Fence>, shard: Sender) {
                         | v1::Kind::GroupSnapshot
                         | v1::Kind::Controller
                         | v1::Kind::Token
+                        | v1::Kind::Host
                         | v1::Kind::Unspecified => false,
                     };
                 }
@@ -86,7 +87,8 @@ impl Books {
                     | Body::Group(_)
                     | Body::GroupSnapshot(_)
                     | Body::Controller(_)
-                    | Body::Token(_),
+                    | Body::Token(_)
+                    | Body::Host(_),
                 ),
                 _,
             )
@@ -97,6 +99,7 @@ impl Books {
                 | v1::Kind::GroupSnapshot
                 | v1::Kind::Controller
                 | v1::Kind::Token
+                | v1::Kind::Host
                 | v1::Kind::Unspecified,
             ) => {}
         }

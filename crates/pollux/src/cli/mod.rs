@@ -67,6 +67,13 @@ pub enum Command {
         #[command(flatten)]
         api: ApiArgs,
     },
+    /// Machines that use volumes and are no nodes.
+    Host {
+        #[command(subcommand)]
+        command: site::Host,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
     /// Pools of the nodes, and their space.
     Pool {
         #[command(subcommand)]

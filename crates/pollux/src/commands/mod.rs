@@ -32,6 +32,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Snapshot { command, api } => site(site::Command::Snapshot(command), &api),
         Command::Group { command, api } => site(site::Command::Group(command), &api),
         Command::Node { command, api } => site(site::Command::Node(command), &api),
+        Command::Host { command, api } => site(site::Command::Host(command), &api),
         Command::Pool { command, api } => site(site::Command::Pool(command), &api),
         Command::Token { command, api } => site(site::Command::Token(command), &api),
         Command::Site { api } => site(site::Command::Site, &api),

@@ -205,6 +205,18 @@ fn the_rest_of_a_site_can_be_asked_for() {
     assert!(forgotten.contains("nothing was changed"), "{forgotten}");
     api.says("POST /v1/nodes/node-1/forget", 200, json!({}));
     assert_eq!(api.succeeds(&["node", "forget", "node-1", "--yes"]), "node-1 is forgotten\n");
+    let host = json!({
+        "name": "worker-1", "initiator": "iqn.worker-1", "topology": { "zone": "a" }, "createdMs": 1,
+        "seenMs": 86_400_001, "volumes": ["db"]
+    });
+    api.says("GET /v1/hosts", 200, json!({ "items": [host] }));
+    api.says("GET /v1/hosts/worker-1", 200, host);
+    let hosts = api.succeeds(&["host", "list"]);
+    assert!(hosts.contains("worker-1") && hosts.contains("zone=a"), "{hosts}");
+    let shown = api.succeeds(&["host", "get", "worker-1"]);
+    assert!(shown.contains("iqn.worker-1") && shown.contains("1970-01-02"), "{shown}");
+    api.says("POST /v1/hosts/worker-1/delete", 200, json!({}));
+    assert_eq!(api.succeeds(&["host", "delete", "worker-1"]), "worker-1 is deleted\n");
     api.says("POST /v1/tokens", 200, json!({
         "name": "ci", "role": "editor", "createdMs": 1, "expiresMs": 86_400_001, "token": "pollux_x"
     }));

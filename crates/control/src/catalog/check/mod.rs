@@ -3,6 +3,7 @@
 //! The catalog cannot know whether a membership is wise. It refuses what would be believed by everybody
 //! and can only be a mistake.
 mod group;
+mod host;
 mod node;
 pub mod people;
 mod quorum;
@@ -77,6 +78,7 @@ pub fn change(kind: Kind, name: &str, expected: u64, change: &Change) -> Checked
         (Kind::GroupSnapshot, Change::GroupSnapshot(cut)) => group::check_snapshot(name, cut),
         (Kind::Controller, Change::Controller(controller)) => people::controller(name, controller),
         (Kind::Token, Change::Token(token)) => people::token(name, token),
+        (Kind::Host, Change::Host(host)) => host::check(name, host),
         (_, Change::Delete(_)) => ensure(expected > 0, "expected_version", || {
             "what is deleted exists, so it has a version".into()
         }),
@@ -94,6 +96,7 @@ fn arm(change: &Change) -> &'static str {
         Change::GroupSnapshot(_) => "group_snapshot",
         Change::Controller(_) => "controller",
         Change::Token(_) => "token",
+        Change::Host(_) => "host",
         Change::Delete(_) => "delete",
     }
 }
@@ -107,7 +110,7 @@ pub fn step(old: &Body, new: &Body) -> Checked {
         (Body::Group(old), Body::Group(new)) => group::step(old, new),
         (Body::GroupSnapshot(old), Body::GroupSnapshot(new)) => group::step_snapshot(old, new),
         (Body::Controller(old), Body::Controller(new)) => people::succession(old, new),
-        (Body::Token(_), Body::Token(_)) => Ok(()),
+        (Body::Token(_), Body::Token(_)) | (Body::Host(_), Body::Host(_)) => Ok(()),
         _ => wrong("change", "there is something of another kind"),
     }
 }

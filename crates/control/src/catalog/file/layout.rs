@@ -28,5 +28,6 @@ pub fn kind_number(kind: Kind) -> u8 {
         Kind::GroupSnapshot => 5,
         Kind::Controller => 6,
         Kind::Token => 7,
+        Kind::Host => 8,
     }
 }

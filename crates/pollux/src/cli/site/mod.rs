@@ -75,6 +75,16 @@ pub enum Node {
 }
 
 #[derive(Debug, Subcommand)]
+pub enum Host {
+    /// List the hosts of a site that are no nodes.
+    List,
+    /// Show a host.
+    Get { name: String },
+    /// Forget a host. No volume may be attached to it.
+    Delete { name: String },
+}
+
+#[derive(Debug, Subcommand)]
 pub enum Pool {
     /// List the pools of all nodes, and how full they are.
     List,

@@ -1,9 +1,10 @@
-//! A site that has a controller, over its API: volumes, snapshots, groups, nodes, pools and tokens.
+//! A site that has a controller, over its API: volumes, snapshots, groups, nodes, hosts, pools and tokens.
 mod explain;
 #[cfg(test)]
 mod fake;
 mod find;
 mod groups;
+mod hosts;
 mod nodes;
 mod overview;
 mod snapshots;
@@ -24,7 +25,9 @@ use serde::Serialize;
 use find::endpoint;
 pub use find::of_folder;
 
-use crate::cli::site::{ApiArgs, ChapArgs, Explain, Group, Node, Pool, Snapshot, Token, Volume};
+use crate::cli::site::{
+    ApiArgs, ChapArgs, Explain, Group, Host, Node, Pool, Snapshot, Token, Volume,
+};
 use crate::render::{self, Answer, Output};
 
 /// Objects that are asked for at a time.
@@ -35,6 +38,7 @@ pub enum Command {
     Snapshot(Snapshot),
     Group(Group),
     Node(Node),
+    Host(Host),
     Pool(Pool),
     Token(Token),
     Site,
@@ -46,6 +50,7 @@ pub fn run(command: Command, api: &ApiArgs, output: Output) -> Result<ExitCode> 
         Command::Snapshot(command) => snapshots::run(&client, command, output).await,
         Command::Group(command) => groups::run(&client, command, output).await,
         Command::Node(command) => nodes::run(&client, command, output).await,
+        Command::Host(command) => hosts::run(&client, command, output).await,
         Command::Pool(Pool::List) => nodes::pools(&client, output).await,
         Command::Token(command) => tokens::run(&client, command, output).await,
         Command::Site => overview::run(&client, output).await,
