@@ -13,6 +13,8 @@ use crate::api::types::Pairs;
 
 /// Keys of Kubernetes begin with this: the claim's name, where secrets are, and so on.
 pub const KUBERNETES: &str = "csi.storage.k8s.io/";
+/// The file system of volumes that are mounted.
+pub const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
 /// File systems that nodes make; the first unless another is asked for.
 pub const FS_TYPES: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// What a refusal repeats of a text that somebody sent.
@@ -98,7 +100,7 @@ pub const TABLE: [Parameter; 9] = [
         read: |class, text| read::word(text).map(|it| class.group = Some(it)),
     },
     Parameter {
-        name: "csi.storage.k8s.io/fstype",
+        name: FS_TYPE,
         default: "ext4",
         values: "ext4, xfs, btrfs",
         mutable: false,

@@ -52,6 +52,7 @@ use crate::api::{ApiError, Code};
 use crate::steps::faults::Faults;
 use crate::steps::{Site, StepError};
 
+pub use attach::initiator;
 pub use placement::NODE_KEY;
 
 use books::{Books, Kept, Known};

@@ -20,7 +20,7 @@ use super::controller::ControllerService;
 use super::group::GroupService;
 use super::identity::IdentityService;
 use super::metadata::MetadataService;
-use super::node::{Host, NodeService};
+use super::node::{Host, Machine, NodeService};
 use super::site::{Site, TokenError};
 use super::socket::{Socket, SocketError};
 
@@ -33,9 +33,8 @@ const STREAMS_MAX: u32 = 256;
 #[derive(Clone, Debug)]
 pub enum Part {
     Controller(Site),
-    /// A node needs no site; with one it says whether that is there.
-    Node(Host, Option<Site>),
-    All(Site, Host),
+    Node(Site, Host, Machine),
+    All(Site, Host, Machine),
 }
 
 #[derive(Clone, Debug)]
@@ -110,23 +109,21 @@ pub async fn serve(
 
 /// A token that cannot be read is found now, and not by the first claim.
 fn services(part: &Part) -> Result<Routes, TokenError> {
-    let (site, of_controller, host) = match part.clone() {
-        Part::Controller(site) => (Some(site.clone()), Some(site), None),
-        Part::Node(host, site) => (site, None, Some(host)),
-        Part::All(site, host) => (Some(site.clone()), Some(site), Some(host)),
+    let (site, controls, node) = match part.clone() {
+        Part::Controller(site) => (site, true, None),
+        Part::Node(site, host, machine) => (site, false, Some((host, machine))),
+        Part::All(site, host, machine) => (site, true, Some((host, machine))),
     };
-    if let Some(site) = &site {
-        site.client()?;
-    }
-    let mut routes = Routes::new(IdentityServer::new(IdentityService { site }));
-    if let Some(site) = of_controller {
+    site.client()?;
+    let mut routes = Routes::new(IdentityServer::new(IdentityService { site: Some(site.clone()) }));
+    if controls {
         routes = routes
             .add_service(ControllerServer::new(ControllerService { site: site.clone() }))
             .add_service(GroupControllerServer::new(GroupService { site: site.clone() }))
-            .add_service(SnapshotMetadataServer::new(MetadataService { site }));
+            .add_service(SnapshotMetadataServer::new(MetadataService { site: site.clone() }));
     }
-    if let Some(host) = host {
-        routes = routes.add_service(NodeServer::new(NodeService { host }));
+    if let Some((host, machine)) = node {
+        routes = routes.add_service(NodeServer::new(NodeService { host, site, machine }));
     }
     Ok(routes)
 }

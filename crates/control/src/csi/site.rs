@@ -30,6 +30,8 @@ pub enum TokenError {
         path.display()
     )]
     Strange { path: PathBuf },
+    #[error("the site cannot be asked: {0}")]
+    Unable(String),
 }
 
 impl From<TokenError> for Status {

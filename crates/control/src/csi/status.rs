@@ -1,4 +1,5 @@
 //! What the site refuses, in the codes of gRPC; and the refusals of this layer.
+use attach::host::HostError;
 use tonic::{Code, Status};
 
 use crate::api::{self, ApiError};
@@ -62,6 +63,33 @@ pub fn not_found(kind: &str, id: &str) -> Status {
 /// It is under way: the caller asks again.
 pub fn not_yet(what: impl std::fmt::Display) -> Status {
     Status::aborted(format!("{what}: ask again"))
+}
+
+/// The one place where troubles of this machine become codes of gRPC.
+pub fn unable(error: HostError) -> Status {
+    let code = match &error {
+        HostError::Busy { .. } => Code::Aborted,
+        HostError::Path { .. } => Code::InvalidArgument,
+        HostError::NotAttached { .. } | HostError::NotThere { .. } => Code::NotFound,
+        HostError::Different { .. } => Code::AlreadyExists,
+        HostError::Lost { .. }
+        | HostError::Used { .. }
+        | HostError::Occupied { .. }
+        | HostError::NotStaged { .. }
+        | HostError::SingleWriter { .. }
+        | HostError::Foreign { .. }
+        | HostError::BlankReadOnly
+        | HostError::Twin { .. }
+        | HostError::NoWay(_) => Code::FailedPrecondition,
+        HostError::Start(_) => Code::Unavailable,
+        HostError::System { .. }
+        | HostError::FileSystem(_)
+        | HostError::Record(_)
+        | HostError::Order(_)
+        | HostError::Way(_)
+        | HostError::Loop(_) => Code::Internal,
+    };
+    Status::new(code, error.to_string())
 }
 
 impl From<ParameterError> for Status {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::direct::CatalogArgs;
+use crate::commands::attachments::ServeAttachment;
 use crate::commands::serve_catalog::ServeCatalog;
 use crate::commands::serve_control::ServeControl;
 use crate::commands::serve_csi::ServeCsi;
@@ -18,6 +19,9 @@ pub enum Serve {
     Control(Box<ServeControl>),
     /// The driver by which an orchestrator has volumes of the site.
     Csi(ServeCsi),
+    /// One volume as a device of this machine; started by whoever attaches it.
+    #[command(hide = true)]
+    Attachment(ServeAttachment),
     /// The data plane of one machine: pools, replicas, targets.
     Node(Box<ServeNode>),
 }

@@ -1,4 +1,5 @@
 //! One module per command; each returns how the process is to end.
+pub mod attachments;
 pub mod certs;
 mod demo;
 mod direct;
@@ -40,6 +41,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Up(up) => up::run(&up),
         Command::Direct { catalog, command } => direct::run(command, &catalog, cli.output),
         Command::Certs(command) => certs::run(&command, cli.output),
+        Command::Serve(Serve::Attachment(attachment)) => attachments::serve(&attachment),
         Command::Serve(Serve::Catalog(catalog)) => serve_catalog::run(&catalog, cli.output),
         Command::Serve(Serve::Control(arguments)) => serve_control::run(*arguments),
         Command::Serve(Serve::Csi(csi)) => serve_csi::run(csi, cli.output),

@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use control::csi::{self, Host, Options, Part, Site};
+use attach::ways::Way;
+use control::csi::{self, Host, Machine, Options, Part, Site};
 
+use super::attachments;
 use crate::render::{self, Output};
 use crate::whole;
 
@@ -21,19 +23,14 @@ pub struct ServeCsi {
     /// The socket that the orchestrator calls; also as unix:///path.
     #[arg(long, env = "CSI_ENDPOINT", value_name = "PATH", value_parser = socket)]
     pub socket: PathBuf,
-    /// The API of the site. A node does not need it.
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        requires = "token_file",
-        required_if_eq_any([("mode", "controller"), ("mode", "all")])
-    )]
-    pub api: Option<String>,
+    /// The API of the site.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub api: String,
     /// The token for it; read for every call.
-    #[arg(long, value_name = "FILE", requires = "api")]
-    pub token_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub token_file: PathBuf,
     /// The certificate of the site's authority, `ca.crt`; needed where the API speaks TLS.
-    #[arg(long, value_name = "FILE", requires = "api")]
+    #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// The name of this machine, as the orchestrator calls it.
     #[arg(
@@ -46,6 +43,12 @@ pub struct ServeCsi {
     /// Where this machine is; can be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair, requires = "node")]
     pub topology: Vec<(String, String)>,
+    /// Where this machine keeps note of what is attached; a place that is empty after a boot.
+    #[arg(long, value_name = "DIR", default_value = attachments::STATE)]
+    pub state: PathBuf,
+    /// How volumes are attached; the best that the kernel has unless given.
+    #[arg(long, value_name = "WAY", value_parser = attachments::way)]
+    pub via: Option<Way>,
     /// Written with the path of the socket when the first call can come.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
@@ -77,18 +80,23 @@ pub fn run(command: ServeCsi, output: Output) -> Result<ExitCode> {
 }
 
 fn part(command: ServeCsi) -> Result<Part> {
-    let ServeCsi { mode, api, token_file, ca, node, topology, .. } = command;
+    let ServeCsi { mode, api, token_file, ca, node, topology, state, via, .. } = command;
     let trust = ca.as_deref().map(certs::Trust::load).transpose().context("--ca")?;
-    let site = api.zip(token_file).map(|(api, token_file)| Site { api, token_file, trust });
+    // Processes of attachments read them too, from wherever they are.
+    let token_file = std::path::absolute(token_file).context("--token-file")?;
+    let ca = ca.map(std::path::absolute).transpose().context("--ca")?;
+    let site = Site { api, token_file, trust };
     let place = csi::place(topology).context("--topology")?;
     let host = node.map(|name| Host { name, place });
-    match (mode, site, host) {
-        (Mode::Controller, Some(site), None) => Ok(Part::Controller(site)),
-        (Mode::Controller, _, Some(_)) => bail!("--node is for --mode node and --mode all"),
-        (Mode::Node, site, Some(host)) => Ok(Part::Node(host, site)),
-        (Mode::All, Some(site), Some(host)) => Ok(Part::All(site, host)),
-        (Mode::Controller | Mode::All, None, _) => bail!("--api and --token-file are missing"),
-        (Mode::Node | Mode::All, _, None) => bail!("--node is missing"),
+    let machine = || -> Result<Machine> {
+        Ok(Machine { host: attachments::host(&state)?, way: via, ca })
+    };
+    match (mode, host) {
+        (Mode::Controller, None) => Ok(Part::Controller(site)),
+        (Mode::Controller, Some(_)) => bail!("--node is for --mode node and --mode all"),
+        (Mode::Node, Some(host)) => Ok(Part::Node(site, host, machine()?)),
+        (Mode::All, Some(host)) => Ok(Part::All(site, host, machine()?)),
+        (Mode::Node | Mode::All, None) => bail!("--node is missing"),
     }
 }
 
@@ -134,8 +142,8 @@ mod tests {
         let site = "--api localhost:7480 --token-file t";
         let part = read(&format!("--mode controller --socket /s {site}")).unwrap();
         assert!(matches!(part, Part::Controller(_)), "{part:?}");
-        let part = read("--mode node --socket unix:///s --node w --topology z=1").unwrap();
-        assert!(matches!(part, Part::Node(host, None) if host.place["z"] == "1"));
+        let part = read(&format!("--mode node --socket unix:///s --node w --topology z=1 {site}")).unwrap();
+        assert!(matches!(part, Part::Node(_, host, _) if host.place["z"] == "1"));
         let part = read(&format!("--mode all --socket /s --node w {site}")).unwrap();
         assert!(matches!(part, Part::All(..)), "{part:?}");
     }
@@ -148,11 +156,13 @@ mod tests {
             "--mode controller --socket /s --token-file t",
             "--mode controller --socket /s --api a:1 --token-file t --ca nowhere",
             "--mode controller --socket /s --api a:1 --token-file t --node w",
-            "--mode node --socket /s",
-            "--mode node --socket /s --node w --topology z",
-            "--mode node --socket /s --node w --topology z=",
-            "--mode node --socket /s --node w --topology a/z=1 --topology b/y=1",
-            "--mode node --socket tcp://x --node w",
+            "--mode node --socket /s --node w",
+            "--mode node --socket /s --api a:1 --token-file t",
+            "--mode node --socket /s --api a:1 --token-file t --node w --topology z",
+            "--mode node --socket /s --api a:1 --token-file t --node w --topology z=",
+            "--mode node --socket /s --api a:1 --token-file t --node w --topology a/z=1 --topology b/y=1",
+            "--mode node --socket tcp://x --api a:1 --token-file t --node w",
+            "--mode node --socket /s --api a:1 --token-file t --node w --via rfc1149",
             "--mode all --socket /s --node w",
             "--mode all --socket /s --api a:1 --token-file t",
             "--socket /s --node w",

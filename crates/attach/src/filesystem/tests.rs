@@ -1,0 +1,88 @@
+//! On files: the tools take them for devices.
+use std::fs;
+
+use super::*;
+
+const SIZE: u64 = 320 << 20;
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("pollux-fs-{name}-{}", std::process::id()));
+        File::create(&path).and_then(|file| file.set_len(SIZE)).expect("a file");
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It is in the folder for temporary files.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn write(path: &Path, at: u64, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    let file = OpenOptions::new().write(true).open(path).expect("it is there");
+    file.write_all_at(bytes, at).expect("it is written");
+}
+
+#[test]
+fn a_file_system_is_made_and_known_again() {
+    for kind in Kind::ALL {
+        let scratch = Scratch::new(kind.name());
+        assert_eq!(look(&scratch.0).expect("looked at"), Found::Blank);
+        make(&scratch.0, kind).expect("made");
+        let found = look(&scratch.0).expect("looked at");
+        assert!(matches!(&found, Found::FileSystem { kind: it, uuid } if *it == kind && !uuid.is_empty()), "{found:?}");
+        check(&scratch.0, kind).expect("it is new");
+    }
+}
+
+#[test]
+fn what_is_not_blank_is_not_ours() {
+    for at in [0, 4096, ENDS - 1, SIZE - 1] {
+        let scratch = Scratch::new("foreign");
+        write(&scratch.0, at, b"x");
+        let found = look(&scratch.0).expect("looked at");
+        assert!(matches!(found, Found::Other { .. }), "{at}: {found:?}");
+    }
+}
+
+#[test]
+fn one_that_was_begun_and_not_finished_is_told_from_data() {
+    let scratch = Scratch::new("begun");
+    write(&scratch.0, 0, MARK);
+    write(&scratch.0, 1 << 20, &[1; 4096]);
+    assert_eq!(look(&scratch.0).expect("looked at"), Found::Unfinished);
+    make(&scratch.0, Kind::Xfs).expect("made");
+    write(&scratch.0, XFS_IN_PROGRESS as u64, &[1]);
+    assert_eq!(look(&scratch.0).expect("looked at"), Found::Unfinished);
+}
+
+#[test]
+fn a_partition_table_is_something_else() {
+    let scratch = Scratch::new("table");
+    let mut sector = [0; 512];
+    sector[446..462].copy_from_slice(&[0, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x10, 0, 0]);
+    sector[510..].copy_from_slice(&[0x55, 0xaa]);
+    write(&scratch.0, 0, &sector);
+    let found = look(&scratch.0).expect("looked at");
+    assert_eq!(found, Found::Other { what: "dos".into() });
+}
+
+#[test]
+fn a_damaged_one_is_refused_and_not_formatted_over() {
+    let scratch = Scratch::new("damaged");
+    make(&scratch.0, Kind::Ext4).expect("made");
+    // Descriptors, bitmaps and inodes of the first group.
+    write(&scratch.0, 4096, &vec![0x5a; 1 << 20]);
+    write(&scratch.0, SIZE / 2, b"somebody's data");
+    let refused = check(&scratch.0, Kind::Ext4).expect_err("it is damaged");
+    assert!(matches!(refused, FileSystemError::Damaged { .. }), "{refused}");
+    // Its own tool may mend what it can before it gives up.
+    let after = fs::read(&scratch.0).expect("it is there");
+    assert!(after[(SIZE / 2) as usize..].starts_with(b"somebody's data"));
+    assert!(matches!(look(&scratch.0), Ok(Found::FileSystem { kind: Kind::Ext4, .. })));
+}

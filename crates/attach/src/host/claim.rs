@@ -1,0 +1,193 @@
+//! One operation at a time for each volume of this machine, and what there is of the volume.
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{Host, HostError};
+use crate::mounts::{self, Mount};
+use crate::orders::{self, Health, Order, Status};
+use crate::record::{Folder, Record};
+use crate::ways;
+
+/// An attachment's process that was told to stop ends within moments.
+const END_MAX: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Held as long as something is done with the volume.
+pub struct Claim {
+    pub(super) host: Host,
+    pub(super) uid: String,
+    pub(super) folder: Folder,
+    /// The lock goes with the descriptor, also when this process is killed.
+    _lock: File,
+}
+
+/// What this machine has of a volume.
+#[derive(Clone, Debug)]
+pub enum Current {
+    Nothing,
+    Live(Record, Status),
+}
+
+impl Claim {
+    pub(super) fn new(host: &Host, uid: &str) -> Result<Claim, HostError> {
+        // It becomes the name of a file.
+        if uid.is_empty() || !uid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(HostError::NotAttached { uid: uid.into() });
+        }
+        let failed = HostError::system(format!("the folder {}", host.state.display()));
+        let lock = lock(&host.state, uid).map_err(failed)?;
+        let lock = lock.ok_or_else(|| HostError::Busy { uid: uid.into() })?;
+        let folder = Folder::of(&host.state, uid);
+        Ok(Claim { host: host.clone(), uid: uid.into(), folder, _lock: lock })
+    }
+
+    /// What there is. Remains that nobody uses are removed; an attachment that has ended and is still used is
+    /// an error: whoever uses it has to leave before there can be a fresh one (P8).
+    pub fn current(&self) -> Result<Current, HostError> {
+        let Some(record) = self.folder.read()? else { return Ok(Current::Nothing) };
+        let lost = match self.ask() {
+            Ok(status) => match &status.health {
+                Health::Ended { reason } => reason.clone(),
+                Health::Up { .. } | Health::Away { .. } => return Ok(Current::Live(record, status)),
+            },
+            Err(error) => error.to_string(),
+        };
+        let used = self.used()?;
+        if !used.is_empty() {
+            return Err(HostError::Lost { volume: record.volume, reason: lost, used });
+        }
+        self.give_back()?;
+        Ok(Current::Nothing)
+    }
+
+    /// One that lives; otherwise an error.
+    pub fn live(&self) -> Result<(Record, Status), HostError> {
+        match self.current()? {
+            Current::Live(record, status) => Ok((record, status)),
+            Current::Nothing => Err(HostError::NotAttached { uid: self.uid.clone() }),
+        }
+    }
+
+    fn ask(&self) -> Result<Status, orders::OrderError> {
+        // Somebody else's process may still be starting: it does not listen yet, but it has its lock.
+        let begun = Instant::now();
+        loop {
+            match orders::tell(&self.folder.orders(), Order::Status) {
+                Err(orders::OrderError::Gone(_))
+                    if is_running(&self.folder) && begun.elapsed() < END_MAX =>
+                {
+                    thread::sleep(LOOK_EVERY);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Mounts of this volume's device, and of its device file.
+    pub(super) fn mounts(&self) -> Result<Vec<Mount>, HostError> {
+        let devices = ways::devices(&self.folder);
+        let numbers: Vec<String> = devices.iter().filter_map(|device| number(device)).collect();
+        let all = mounts::all().map_err(HostError::system("the table of mounts"))?;
+        let is_ours = |mount: &Mount| {
+            numbers.contains(&mount.device) || devices.iter().any(|device| is_file_of(mount, device))
+        };
+        Ok(all.into_iter().filter(is_ours).collect())
+    }
+
+    pub(super) fn used(&self) -> Result<Vec<PathBuf>, HostError> {
+        Ok(self.mounts()?.into_iter().map(|mount| mount.at).collect())
+    }
+
+    /// Gives the device back, flushed. Fails while somebody uses it. Nothing to do is no error.
+    pub fn detach(&self) -> Result<(), HostError> {
+        if self.folder.read()?.is_none() {
+            return Ok(());
+        }
+        let used = self.used()?;
+        if !used.is_empty() {
+            return Err(HostError::Used { used });
+        }
+        self.give_back()
+    }
+
+    /// The process first; what it leaves, or one that was killed left, afterwards.
+    fn give_back(&self) -> Result<(), HostError> {
+        if is_running(&self.folder) {
+            match orders::tell(&self.folder.orders(), Order::Stop) {
+                Ok(_) | Err(orders::OrderError::Gone(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.await_end()?;
+        }
+        ways::clean(&self.folder)?;
+        Ok(self.folder.remove()?)
+    }
+
+    fn await_end(&self) -> Result<(), HostError> {
+        let begun = Instant::now();
+        while is_running(&self.folder) {
+            if begun.elapsed() > END_MAX {
+                let error = io::ErrorKind::TimedOut.into();
+                return Err(HostError::System { what: "the attachment's process goes on".into(), error });
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.folder.0.exists() {
+            // Still held: whoever comes now makes a new one, and who has opened this one finds that it is gone.
+            // One that stays is an empty file.
+            let _ = fs::remove_file(lock_path(&self.host.state, &self.uid));
+        }
+    }
+}
+
+fn lock_path(state: &Path, uid: &str) -> PathBuf {
+    state.join(format!("{uid}.lock"))
+}
+
+/// `None`: somebody else has it.
+fn lock(state: &Path, uid: &str) -> io::Result<Option<File>> {
+    fs::create_dir_all(state)?;
+    let path = lock_path(state, uid);
+    loop {
+        let mut open = OpenOptions::new();
+        let file = open.write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        // Whoever had it may have removed it: then it is nobody's lock.
+        if fs::metadata(&path).is_ok_and(|now| file.metadata().is_ok_and(|ours| now.ino() == ours.ino())) {
+            return Ok(Some(file));
+        }
+    }
+}
+
+/// Whether an attachment's process is there: it has this lock as long as it lives.
+pub(super) fn is_running(folder: &Folder) -> bool {
+    let Ok(file) = File::open(folder.process_lock()) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+/// `major:minor`, as the table of mounts has it.
+pub(super) fn number(device: &Path) -> Option<String> {
+    let of = fs::metadata(device).ok()?.rdev();
+    Some(format!("{}:{}", rustix::fs::major(of), rustix::fs::minor(of)))
+}
+
+/// A bind of the device's own file: what is mounted is the file system of `/dev`, and of it this file.
+fn is_file_of(mount: &Mount, device: &Path) -> bool {
+    let ours = number(device);
+    ours.is_some() && number(&mount.at) == ours && mount.root.file_name() == device.file_name()
+}

@@ -1,0 +1,64 @@
+//! What a plugin or a person does with volumes on this machine.
+//!
+//! All of it goes through a [`Claim`]: one operation at a time for each volume, among all processes of the
+//! machine. Everything can be asked for again, and is done once. Nothing is kept in memory.
+mod claim;
+mod errors;
+mod publish;
+mod stage;
+mod start;
+mod usage;
+
+use std::path::{Path, PathBuf};
+
+pub use claim::{Claim, Current};
+pub use errors::HostError;
+pub use publish::Publish;
+pub use stage::Stage;
+pub use start::Wanted;
+pub use usage::{Figures, Usage};
+
+use crate::orders::{self, Order, Status};
+use crate::record::{self, Record};
+
+/// This machine.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Where attachments are kept: a place that is empty after a boot.
+    pub state: PathBuf,
+    /// What is run for an attachment: this program, as a rule.
+    pub program: PathBuf,
+}
+
+impl Host {
+    /// `Busy` while somebody else does something with this volume here.
+    pub fn claim(&self, uid: &str) -> Result<Claim, HostError> {
+        Claim::new(self, uid)
+    }
+
+    /// Everything that is attached, with what its process says; `None`: it does not answer.
+    pub fn attachments(&self) -> Result<Vec<(Record, Option<Status>)>, HostError> {
+        let all = record::all(&self.state)?;
+        let asked = |(folder, record): (record::Folder, Record)| {
+            (record, orders::tell(&folder.orders(), Order::Status).ok())
+        };
+        Ok(all.into_iter().map(asked).collect())
+    }
+}
+
+/// Paths of an orchestrator are absolute and plain: others would mean one place now and another one later.
+pub fn checked<'a>(field: &'static str, path: &'a str) -> Result<&'a Path, HostError> {
+    let problem = |problem| HostError::Path { field, path: path.into(), problem };
+    let path = Path::new(path);
+    if !path.is_absolute() {
+        return Err(problem("it is not absolute"));
+    }
+    let plain = |part| {
+        use std::path::Component::{Normal, RootDir};
+        matches!(part, RootDir | Normal(_))
+    };
+    if !path.components().all(plain) || path.parent().is_none() {
+        return Err(problem("it has to be plain, without `..`, and not the root"));
+    }
+    Ok(path)
+}

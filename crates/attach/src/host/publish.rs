@@ -1,0 +1,112 @@
+//! Publishing: a staged volume, or its device, where a workload looks for it.
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Claim, HostError};
+use crate::mounts;
+use crate::orders::Status;
+
+/// What is published, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publish<'a> {
+    /// Where the file system is staged; `None`: the device itself.
+    pub staged: Option<&'a Path>,
+    pub to: &'a Path,
+    pub read_only: bool,
+    /// No other place of this machine may have it.
+    pub alone: bool,
+}
+
+impl Claim {
+    pub fn publish(&self, status: &Status, wanted: &Publish) -> Result<(), HostError> {
+        let from = match wanted.staged {
+            Some(staged) => {
+                let at = self.ours_at(staged)?;
+                let at = at.ok_or_else(|| HostError::NotStaged { path: staged.into() })?;
+                if at.read_only && !wanted.read_only {
+                    let difference = "it is staged for reading only";
+                    return Err(HostError::Different { path: staged.into(), difference });
+                }
+                staged.to_owned()
+            }
+            None => PathBuf::from(&status.device),
+        };
+        if let Some(there) = self.ours_at(wanted.to)? {
+            return match there.read_only == wanted.read_only {
+                true => Ok(()),
+                false => Err(HostError::Different {
+                    path: wanted.to.into(),
+                    difference: "one is for reading only",
+                }),
+            };
+        }
+        if wanted.alone
+            && let Some(other) = self.elsewhere(wanted)?
+        {
+            return Err(HostError::SingleWriter { path: other });
+        }
+        let made = make_place(wanted.to, wanted.staged.is_some())?;
+        let bound = mounts::bind(&from, wanted.to, wanted.read_only);
+        bound.map_err(|error| {
+            if made {
+                // The first error is the one to tell.
+                let _ = remove_place(wanted.to);
+            }
+            HostError::System { what: format!("publishing at {}", wanted.to.display()), error }
+        })
+    }
+
+    fn elsewhere(&self, wanted: &Publish) -> Result<Option<PathBuf>, HostError> {
+        let is_other = |at: &PathBuf| at != wanted.to && Some(&**at) != wanted.staged;
+        Ok(self.used()?.into_iter().find(is_other))
+    }
+
+    /// Takes it from there, and removes the place. Nothing there is no error.
+    pub fn unpublish(&self, from: &Path) -> Result<(), HostError> {
+        let failed = || HostError::system(format!("unpublishing {}", from.display()));
+        while self.ours_at(from)?.is_some() {
+            mounts::unmount_at(from).map_err(failed())?;
+        }
+        remove_place(from).map_err(failed())
+    }
+}
+
+/// A folder for a mount, a file for a device. Whether it had to be made.
+fn make_place(at: &Path, is_folder: bool) -> Result<bool, HostError> {
+    let field = "target_path";
+    let failed = || HostError::system(format!("{field}: {}", at.display()));
+    match fs::symlink_metadata(at) {
+        Ok(there) if is_folder == there.is_dir() && !there.is_symlink() => return Ok(false),
+        Ok(_) => {
+            let problem =
+                if is_folder { "it is there and no folder" } else { "it is there and no file" };
+            return Err(HostError::Path { field, path: at.into(), problem });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed()(error)),
+    }
+    if !at.parent().is_some_and(Path::is_dir) {
+        let problem = "the folder that it is to be in does not exist";
+        return Err(HostError::Path { field, path: at.into(), problem });
+    }
+    let made = match is_folder {
+        true => fs::create_dir(at),
+        false => OpenOptions::new().write(true).create_new(true).open(at).map(drop),
+    };
+    made.map_err(failed()).map(|()| true)
+}
+
+/// Only if it is empty: what is in it is somebody's.
+fn remove_place(at: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(at) {
+        Ok(there) if there.is_dir() => fs::remove_dir(at),
+        Ok(there) if there.is_file() && there.len() == 0 => fs::remove_file(at),
+        Ok(_) => Err(io::Error::other("it is no mount, and not empty: it is not removed")),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}

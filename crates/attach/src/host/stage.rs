@@ -1,0 +1,152 @@
+//! Staging: the volume's file system at one place of the machine.
+use std::path::Path;
+
+use super::claim::number;
+use super::{Claim, HostError};
+use crate::filesystem::{self, Found, Kind};
+use crate::mounts;
+use crate::orders::Status;
+
+/// How it is to be mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage<'a> {
+    pub path: &'a Path,
+    /// Made if the volume is blank.
+    pub kind: Kind,
+    pub read_only: bool,
+    /// As `mount -o` has them.
+    pub options: Vec<String>,
+}
+
+impl Claim {
+    /// Mounts an attached volume, with a file system that is made if there is none.
+    pub fn stage(&self, status: &Status, wanted: &Stage) -> Result<(), HostError> {
+        let device = Path::new(&status.device);
+        let at = wanted.path;
+        if !at.is_dir() {
+            let problem = "it is no folder; whoever stages makes one first";
+            return Err(HostError::Path { field: "staging_target_path", path: at.into(), problem });
+        }
+        if self.is_staged(device, wanted)? {
+            return Ok(());
+        }
+        let (kind, uuid) = self.file_system(device, wanted)?;
+        if kind != wanted.kind {
+            let found = kind.name().to_owned();
+            return Err(HostError::Foreign { found, wanted: wanted.kind.name() });
+        }
+        if !wanted.read_only {
+            filesystem::check(device, kind)?;
+        }
+        let mut options = wanted.options.clone();
+        options.extend(beside_twins(kind, &uuid)?);
+        let mounted =
+            mounts::mount_device(device, at, kind.name(), wanted.read_only, &options);
+        mounted.map_err(|error| match error.raw_os_error() {
+            // Words for: this is no file system, or one that cannot be read.
+            Some(libc::EINVAL | libc::EUCLEAN | libc::EBADMSG) if options.is_empty() => {
+                filesystem::damaged(device, kind, &error.to_string()).into()
+            }
+            _ => HostError::System { what: format!("mounting at {}", at.display()), error },
+        })
+    }
+
+    fn is_staged(&self, device: &Path, wanted: &Stage) -> Result<bool, HostError> {
+        let path = wanted.path;
+        let mounted = mounts::at(path).map_err(HostError::system("the table of mounts"))?;
+        let Some(mounted) = mounted else { return Ok(false) };
+        if !is_of(&mounted, device) {
+            return Err(HostError::Occupied { path: path.into(), by: mounted.source });
+        }
+        let different = |difference| Err(HostError::Different { path: path.into(), difference });
+        if mounted.kind != wanted.kind.name() {
+            return different("with another file system");
+        }
+        if mounted.read_only != wanted.read_only {
+            return different("one is for reading only");
+        }
+        Ok(true)
+    }
+
+    /// What is on it, after it was made if need be.
+    fn file_system(&self, device: &Path, wanted: &Stage) -> Result<(Kind, String), HostError> {
+        match filesystem::look(device)? {
+            Found::FileSystem { kind, uuid } => Ok((kind, uuid)),
+            Found::Other { what } => {
+                Err(HostError::Foreign { found: what, wanted: wanted.kind.name() })
+            }
+            Found::Blank | Found::Unfinished if wanted.read_only => Err(HostError::BlankReadOnly),
+            Found::Blank | Found::Unfinished => {
+                filesystem::make(device, wanted.kind)?;
+                match filesystem::look(device)? {
+                    Found::FileSystem { kind, uuid } => Ok((kind, uuid)),
+                    other => {
+                        let words = format!("right after it was made it looks like {other:?}");
+                        Err(filesystem::damaged(device, wanted.kind, &words).into())
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes it from there. Nothing there is no error; somebody else's mount is left alone.
+    pub fn unstage(&self, at: &Path) -> Result<(), HostError> {
+        let failed = || HostError::system(format!("unmounting {}", at.display()));
+        while let Some(mounted) = mounts::at(at).map_err(failed())? {
+            let ours = self.mounts()?;
+            if !ours.contains(&mounted) {
+                return Err(HostError::Occupied { path: at.into(), by: mounted.source });
+            }
+            mounts::unmount_at(at).map_err(failed())?;
+        }
+        Ok(())
+    }
+
+    /// Takes it from there and gives the device back, unless somebody else has it still.
+    pub fn unstage_and_detach(&self, at: &Path) -> Result<(), HostError> {
+        let used: Vec<_> = self.used()?.into_iter().filter(|used| used != at).collect();
+        if !used.is_empty() {
+            return Err(HostError::Used { used });
+        }
+        self.unstage(at)?;
+        self.detach()
+    }
+
+    /// What is mounted at a path, if it is this volume.
+    pub(super) fn ours_at(&self, path: &Path) -> Result<Option<mounts::Mount>, HostError> {
+        let mounted = mounts::at(path).map_err(HostError::system("the table of mounts"))?;
+        let ours = self.mounts()?;
+        match mounted {
+            Some(mounted) if !ours.contains(&mounted) => {
+                Err(HostError::Occupied { path: path.into(), by: mounted.source })
+            }
+            mounted => Ok(mounted),
+        }
+    }
+}
+
+/// Btrfs has numbers of its own for its mounts: it is told by its source.
+pub(super) fn is_of(mount: &mounts::Mount, device: &Path) -> bool {
+    number(device).is_some_and(|number| number == mount.device)
+        || Path::new(&mount.source) == device
+}
+
+/// Options that a file system needs beside another one with the same id: a clone, as a rule.
+fn beside_twins(kind: Kind, uuid: &str) -> Result<Option<String>, HostError> {
+    match kind {
+        Kind::Ext4 => Ok(None),
+        // It only refuses the second one without; the id is in nothing but its messages.
+        Kind::Xfs => Ok(Some("nouuid".into())),
+        Kind::Btrfs => {
+            let twin = Path::new("/sys/fs/btrfs").join(uuid);
+            let can = Path::new("/sys/fs/btrfs/features/temp_fsid").exists();
+            match uuid.is_empty() || !twin.exists() || can {
+                true => Ok(None),
+                false => {
+                    let why = "it has no temp_fsid".to_owned();
+                    Err(HostError::Twin { uuid: uuid.into(), why })
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! How full a volume is here, and making it larger.
+use std::path::Path;
+
+use super::{Claim, HostError};
+use crate::filesystem::{self, Kind};
+use crate::mounts::Mount;
+use crate::orders::{self, Health, Order};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    pub total: u64,
+    pub available: u64,
+    pub used: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub bytes: Figures,
+    /// `None`: it is a device, or its file system does not count them.
+    pub inodes: Option<Figures>,
+    /// What is wrong with it on this machine.
+    pub trouble: Option<String>,
+}
+
+impl Claim {
+    /// Of what is staged or published at this path.
+    pub fn usage(&self, at: &Path) -> Result<Usage, HostError> {
+        let mounted = self.there(at)?;
+        let (record, status) = self.live()?;
+        let trouble = match &status.health {
+            Health::Up { .. } => None,
+            Health::Away { reason, .. } | Health::Ended { reason } => Some(reason.clone()),
+        };
+        if Kind::named(&mounted.kind).is_none() {
+            let bytes = Figures { total: status.size, available: 0, used: status.size };
+            return Ok(Usage { bytes, inodes: None, trouble });
+        }
+        let figures = rustix::fs::statvfs(at).map_err(std::io::Error::from);
+        let of = figures.map_err(HostError::system(at.display().to_string()))?;
+        let bytes = Figures {
+            total: of.f_blocks * of.f_frsize,
+            available: of.f_bavail * of.f_frsize,
+            used: of.f_blocks.saturating_sub(of.f_bfree) * of.f_frsize,
+        };
+        let inodes = (of.f_files > 0).then(|| Figures {
+            total: of.f_files,
+            available: of.f_favail,
+            used: of.f_files.saturating_sub(of.f_ffree),
+        });
+        let trouble = trouble.or_else(|| {
+            let shut = mounted.is_shut && !record.read_only;
+            shut.then(|| "the file system has shut itself for writing after an error".into())
+        });
+        Ok(Usage { bytes, inodes, trouble })
+    }
+
+    fn there(&self, at: &Path) -> Result<Mount, HostError> {
+        self.ours_at(at)?.ok_or_else(|| HostError::NotThere { path: at.into() })
+    }
+
+    /// The device is as large as the volume is by now, and so is the file system at this path. The device's size.
+    pub fn expand(&self, at: &Path) -> Result<u64, HostError> {
+        let mounted = self.there(at)?;
+        self.live()?;
+        let status = orders::tell(&self.folder.orders(), Order::Resize)?;
+        if let Some(kind) = Kind::named(&mounted.kind)
+            && !mounted.read_only
+        {
+            filesystem::grow(Path::new(&status.device), at, kind)?;
+        }
+        Ok(status.size)
+    }
+}

@@ -1,0 +1,83 @@
+//! The ways in which a kernel can have a volume as a device, the best first.
+mod fuse;
+mod kernel;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use kernel::{Choice, choose, there};
+
+use crate::link::{HandshakeError, Plan};
+use crate::loops::LoopError;
+use crate::orders::Health;
+use crate::record::{Folder, Record};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Way {
+    /// The kernel's initiator, by open-iscsi.
+    Iscsi,
+    /// The kernel's client of NBD.
+    Nbd,
+    /// A file that this process serves, and a loop device of it: needs no module.
+    Fuse,
+}
+
+impl Way {
+    pub const ALL: [Way; 3] = [Way::Iscsi, Way::Nbd, Way::Fuse];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Iscsi => "iscsi",
+            Way::Nbd => "nbd",
+            Way::Fuse => "fuse",
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum WayError {
+    #[error(transparent)]
+    Target(#[from] HandshakeError),
+    #[error(transparent)]
+    Loop(#[from] LoopError),
+    #[error("{what}: {error}")]
+    System { what: &'static str, error: std::io::Error },
+    #[error("the last writes could not be made durable, and the device stays: {0}")]
+    Unflushed(crate::link::Failure),
+}
+
+/// A volume that is a device now.
+pub trait Attached: Send {
+    fn device(&self) -> &Path;
+    fn size(&self) -> u64;
+    fn health(&self) -> Health;
+    /// Asks how large the volume is by now.
+    fn resize(&mut self) -> Result<(), WayError>;
+    /// What was written is durable and the device is gone, or nothing has changed.
+    fn close(&mut self) -> Result<(), WayError>;
+}
+
+/// Makes a device of it.
+pub fn attach(
+    record: &Record,
+    folder: &Folder,
+    plan: Plan,
+) -> Result<Box<dyn Attached>, WayError> {
+    match record.way {
+        Way::Fuse => Ok(Box::new(fuse::Attachment::open(record, folder, plan)?)),
+        Way::Iscsi | Way::Nbd => todo!(),
+    }
+}
+
+/// What a process that was killed left of a device. Nothing may use it any more.
+pub fn clean(folder: &Folder) -> Result<(), WayError> {
+    fuse::clean(folder)
+}
+
+/// Devices of an attachment, whether its process lives or not.
+pub fn devices(folder: &Folder) -> Vec<PathBuf> {
+    fuse::devices(folder)
+}
