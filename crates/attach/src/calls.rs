@@ -102,6 +102,56 @@ pub fn resize_loop(device: &File) -> io::Result<()> {
     unsafe { Ok(ioctl(device.as_fd(), IntegerSetter::<LOOP_SET_CAPACITY>::new_usize(0))?) }
 }
 
+const NBD_SET_SOCK: Opcode = 0xab00;
+const NBD_SET_BLKSIZE: Opcode = 0xab01;
+const NBD_DO_IT: Opcode = 0xab03;
+const NBD_CLEAR_SOCK: Opcode = 0xab04;
+const NBD_SET_SIZE_BLOCKS: Opcode = 0xab07;
+const NBD_DISCONNECT: Opcode = 0xab08;
+const NBD_SET_FLAGS: Opcode = 0xab0a;
+
+/// What the kernel's client of NBD is told of a disk.
+pub struct NbdDisk {
+    pub size: ByteLen,
+    pub block: ByteLen,
+    pub flags: u16,
+}
+
+/// Gives a socket to a device; `ResourceBusy` if it has one.
+pub fn configure_nbd(device: &File, socket: &impl AsRawFd, disk: &NbdDisk) -> io::Result<()> {
+    let socket = usize::try_from(socket.as_raw_fd()).map_err(io::Error::other)?;
+    // SAFETY: NBD_SET_SOCK takes a descriptor by value, and has a reference of its own to what it means.
+    unsafe { ioctl(device.as_fd(), IntegerSetter::<NBD_SET_SOCK>::new_usize(socket))? };
+    let block = usize::try_from(disk.block.0).map_err(io::Error::other)?;
+    // SAFETY: both take integers by value.
+    unsafe {
+        ioctl(device.as_fd(), IntegerSetter::<NBD_SET_BLKSIZE>::new_usize(block))?;
+        ioctl(device.as_fd(), IntegerSetter::<NBD_SET_FLAGS>::new_usize(disk.flags.into()))?;
+    }
+    resize_nbd(device, disk.size, disk.block)
+}
+
+pub fn resize_nbd(device: &File, size: ByteLen, block: ByteLen) -> io::Result<()> {
+    let blocks = usize::try_from(size.0 / block.0).map_err(io::Error::other)?;
+    // SAFETY: NBD_SET_SIZE_BLOCKS takes an integer by value.
+    unsafe { Ok(ioctl(device.as_fd(), IntegerSetter::<NBD_SET_SIZE_BLOCKS>::new_usize(blocks))?) }
+}
+
+/// Returns when the device is disconnected.
+pub fn run_nbd(device: &File) -> io::Result<()> {
+    // SAFETY: both take no argument.
+    unsafe {
+        let ran = ioctl(device.as_fd(), NoArg::<NBD_DO_IT>::new());
+        ioctl(device.as_fd(), NoArg::<NBD_CLEAR_SOCK>::new())?;
+        Ok(ran?)
+    }
+}
+
+pub fn disconnect_nbd(device: &File) -> io::Result<()> {
+    // SAFETY: NBD_DISCONNECT takes no argument.
+    unsafe { Ok(ioctl(device.as_fd(), NoArg::<NBD_DISCONNECT>::new())?) }
+}
+
 /// This process writes what the kernel wants to get rid of when memory is short: its own needs must not wait for
 /// that, and none of its pages may have to be read first. What is not allowed is left out, and told.
 pub fn stand_under_writeback() -> Vec<String> {

@@ -4,6 +4,7 @@
 //!   It has the volume's secret, so only root reads it.
 //! - `orders.sock` is where the attachment's process listens.
 //! - `process.lock` is held by that process as long as it lives.
+//! - `device` has the path of the device, where that cannot be found in another way.
 //! - `fuse/` is where the volume's file is, if it has one.
 //! - `log` is what the process said.
 use std::fs::{self, OpenOptions};
@@ -73,6 +74,11 @@ impl Folder {
 
     pub fn fuse(&self) -> PathBuf {
         self.0.join("fuse")
+    }
+
+    /// The device that the volume is; told by the attachment's process.
+    pub fn device(&self) -> PathBuf {
+        self.0.join("device")
     }
 
     /// Held by the attachment's process as long as it lives.

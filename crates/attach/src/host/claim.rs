@@ -124,7 +124,9 @@ impl Claim {
             }
             self.await_end()?;
         }
-        ways::clean(&self.folder)?;
+        if let Some(record) = self.folder.read()? {
+            ways::clean(&record, &self.folder)?;
+        }
         Ok(self.folder.remove()?)
     }
 

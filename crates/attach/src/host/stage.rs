@@ -112,6 +112,15 @@ impl Claim {
         self.detach()
     }
 
+    /// Away from wherever it is, and the device too.
+    pub fn unmount_and_detach(&self) -> Result<(), HostError> {
+        // The last one that was mounted first: others may be within it.
+        while let Some(mounted) = self.mounts()?.pop() {
+            self.unstage(&mounted.at)?;
+        }
+        self.detach()
+    }
+
     /// What is mounted at a path, if it is this volume.
     pub(super) fn ours_at(&self, path: &Path) -> Result<Option<mounts::Mount>, HostError> {
         let mounted = mounts::at(path).map_err(HostError::system("the table of mounts"))?;

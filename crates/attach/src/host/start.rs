@@ -9,7 +9,6 @@ use super::claim::is_running;
 use super::{Claim, HostError};
 use crate::orders::{self, Order, Status};
 use crate::record::Record;
-use crate::ways;
 
 /// Reaching the target may take a failover; then there is not much more to do.
 const START_MAX: Duration = Duration::from_secs(45);
@@ -68,7 +67,7 @@ impl Claim {
         child.kill().map_err(failed())?;
         child.wait().map_err(failed())?;
         assert!(!is_running(&self.folder), "a process that was waited for has no lock");
-        Ok(ways::clean(&self.folder)?)
+        Ok(())
     }
 
     /// The last line that the process said.

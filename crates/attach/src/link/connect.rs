@@ -16,11 +16,11 @@ const LOGIN_MAX: Duration = Duration::from_secs(30);
 /// A peer that is gone without a word is noticed after so long.
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 
-/// Where a volume is served.
+/// Where a volume is served, as host:port; empty: not in this way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Where {
-    /// host:port of NBD.
-    pub address: String,
+    pub nbd: String,
+    pub iscsi: String,
 }
 
 /// Somebody who knows.
@@ -73,19 +73,27 @@ pub struct Connected {
 
 /// Logs in.
 pub fn connect(plan: &Plan) -> Result<Connected, HandshakeError> {
-    let found = plan.whereabouts.find().map_err(|reason| HandshakeError::Nowhere { reason })?;
-    let mut stream = dial(&found.address)?;
+    let target = find(plan)?;
+    let mut stream = dial(&target)?;
     let number = plan.identity.next_number();
     let disk = handshake::go(&mut stream, &plan.identity, number)?;
     patient(&stream)?;
-    Ok(Connected { stream, target: found.address, disk })
+    Ok(Connected { stream, target, disk })
 }
 
 /// How the volume is, over a connection of its own that uses nothing.
 pub fn ask(plan: &Plan) -> Result<Disk, HandshakeError> {
-    let found = plan.whereabouts.find().map_err(|reason| HandshakeError::Nowhere { reason })?;
-    let mut stream = dial(&found.address)?;
+    let mut stream = dial(&find(plan)?)?;
     handshake::info(&mut stream, &plan.identity)
+}
+
+fn find(plan: &Plan) -> Result<String, HandshakeError> {
+    let nowhere = |reason| HandshakeError::Nowhere { reason };
+    let found = plan.whereabouts.find().map_err(nowhere)?;
+    match found.nbd.is_empty() {
+        true => Err(nowhere("its node does not offer NBD".into())),
+        false => Ok(found.nbd),
+    }
 }
 
 fn dial(address: &str) -> Result<TcpStream, HandshakeError> {

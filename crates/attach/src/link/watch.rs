@@ -39,7 +39,7 @@ impl Shared {
     fn look_elsewhere(&self) {
         let State::Up { target } = locked(&self.state).clone() else { return };
         let Ok(found) = self.plan.whereabouts.find() else { return };
-        if found.address != target {
+        if found.nbd != target {
             self.cut();
         }
     }

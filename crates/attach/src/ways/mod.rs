@@ -1,7 +1,12 @@
 //! The ways in which a kernel can have a volume as a device, the best first.
 mod fuse;
+mod iscsi;
 mod kernel;
+mod linked;
+mod nbd;
+mod redirect;
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -45,6 +50,12 @@ pub enum WayError {
     Loop(#[from] LoopError),
     #[error("{what}: {error}")]
     System { what: &'static str, error: std::io::Error },
+    #[error("{} is still used by somebody: unmount it, or close what has it open", device.display())]
+    Busy { device: PathBuf },
+    #[error(transparent)]
+    Tool(#[from] crate::tools::ToolError),
+    #[error("{0}")]
+    Iscsi(String),
     #[error("the last writes could not be made durable, and the device stays: {0}")]
     Unflushed(crate::link::Failure),
 }
@@ -68,16 +79,40 @@ pub fn attach(
 ) -> Result<Box<dyn Attached>, WayError> {
     match record.way {
         Way::Fuse => Ok(Box::new(fuse::Attachment::open(record, folder, plan)?)),
-        Way::Iscsi | Way::Nbd => todo!(),
+        Way::Nbd => Ok(Box::new(nbd::Attachment::open(record, folder, plan)?)),
+        Way::Iscsi => Ok(Box::new(iscsi::Attachment::open(record, folder, plan)?)),
     }
 }
 
 /// What a process that was killed left of a device. Nothing may use it any more.
-pub fn clean(folder: &Folder) -> Result<(), WayError> {
-    fuse::clean(folder)
+pub fn clean(record: &Record, folder: &Folder) -> Result<(), WayError> {
+    match record.way {
+        Way::Fuse => fuse::clean(folder),
+        // The kernel let go of its device when the process ended, which had the other end of its socket.
+        Way::Nbd => Ok(()),
+        Way::Iscsi => iscsi::clean(record),
+    }
 }
 
 /// Devices of an attachment, whether its process lives or not.
 pub fn devices(folder: &Folder) -> Vec<PathBuf> {
-    fuse::devices(folder)
+    let told = std::fs::read_to_string(folder.device());
+    let told = told.ok().map(|path| PathBuf::from(path.trim_end()));
+    told.into_iter().chain(fuse::devices(folder)).collect()
+}
+
+/// So that others find it.
+fn tell_device(folder: &Folder, device: &Path) -> Result<(), WayError> {
+    let written = std::fs::write(folder.device(), format!("{}\n", device.display()));
+    written.map_err(|error| WayError::System { what: "the note of the device", error })
+}
+
+/// Nobody has it mounted, or for himself in another way.
+fn unused(device: &Path) -> Result<std::fs::File, WayError> {
+    let mut open = std::fs::OpenOptions::new();
+    let opened = open.read(true).write(true).custom_flags(libc::O_EXCL).open(device);
+    opened.map_err(|error| match error.kind() {
+        std::io::ErrorKind::ResourceBusy => WayError::Busy { device: device.to_owned() },
+        _ => WayError::System { what: "the volume's device", error },
+    })
 }

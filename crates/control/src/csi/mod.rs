@@ -25,7 +25,7 @@ mod topology;
 
 pub use answers::context;
 pub use identity::DRIVER;
-pub use node::{Host, Machine, SiteWhereabouts, whereabouts};
+pub use node::{Host, Machine, Mounted, NodeService, SiteWhereabouts, whereabouts};
 pub use serve::{Options, Part, ServeError, run, serve};
 pub use site::{Site, TokenError};
 pub use socket::SocketError;

@@ -46,7 +46,8 @@ struct Finder(Target);
 impl Whereabouts for Finder {
     fn find(&self) -> Result<Where, String> {
         let inside = self.0.0.lock().expect("no thread panicked");
-        Ok(Where { address: inside.elsewhere.clone().unwrap_or(inside.address.clone()) })
+        let nbd = inside.elsewhere.clone().unwrap_or(inside.address.clone());
+        Ok(Where { nbd, iscsi: String::new() })
     }
 }
 

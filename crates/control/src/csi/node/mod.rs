@@ -23,6 +23,7 @@ use proto::csi::{
     NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
     NodeUnstageVolumeRequest, NodeUnstageVolumeResponse, VolumeCondition, VolumeUsage,
 };
+use replication::constants::HOLD_DEADLINE;
 use tonic::{Request, Response, Status};
 
 use super::answers::there;
@@ -30,7 +31,7 @@ use super::capacity::signed;
 use super::site::Site;
 use super::status::{refused, unable};
 use super::topology;
-use crate::api::types::{Credential, NewHost, NewStage, Pairs, Volume};
+use crate::api::types::{Attach, Credential, Detach, NewHost, NewStage, Pairs, Volume};
 use crate::controller::{NODE_KEY, initiator};
 use requests::{Expand, Publish, Stage, Staged};
 
@@ -104,24 +105,7 @@ impl Node for NodeService {
         let wanted = requests::stage(request.into_inner())?;
         let volume = self.site.client()?.volume(&wanted.uid).await.map_err(refused)?;
         let volume = there(volume)?;
-        let kind = requests::kind(&wanted, &volume)?;
-        let (claim, attached, is_new) = self.attached(&volume, &wanted).await?;
-        blocking(move || {
-            let Some(mount) = &wanted.mount else { return Ok(()) };
-            let stage = attach::host::Stage {
-                path: &wanted.path,
-                kind,
-                read_only: wanted.read_only,
-                options: mount.flags.clone(),
-            };
-            claim.stage(&attached, &stage).inspect_err(|_| {
-                if is_new {
-                    // Nothing is left of what failed; the first error is the one to tell.
-                    let _ = claim.detach();
-                }
-            })
-        })
-        .await?;
+        self.stage(&volume, wanted).await?;
         Ok(Response::new(NodeStageVolumeResponse {}))
     }
 
@@ -205,6 +189,29 @@ impl Node for NodeService {
 }
 
 impl NodeService {
+    /// Attaches it, and mounts it unless a device is all that is wanted.
+    async fn stage(&self, volume: &Volume, wanted: Stage) -> Result<Attachment, Status> {
+        let kind = requests::kind(&wanted, volume)?;
+        let (claim, attached, is_new) = self.attached(volume, &wanted).await?;
+        blocking(move || {
+            let Some(mount) = wanted.mount else { return Ok(attached) };
+            let stage = attach::host::Stage {
+                path: &wanted.path,
+                kind,
+                read_only: wanted.read_only,
+                options: mount.flags,
+            };
+            let staged = claim.stage(&attached, &stage).inspect_err(|_| {
+                if is_new {
+                    // Nothing is left of what failed; the first error is the one to tell.
+                    let _ = claim.detach();
+                }
+            });
+            staged.map(|()| attached)
+        })
+        .await
+    }
+
     /// The volume as a device, and whether it was attached just now.
     async fn attached(
         &self,
@@ -233,7 +240,7 @@ impl NodeService {
             way: choice.way,
             why: choice.why,
             read_only: is_read_only(volume, &self.host.name) || wanted.read_only,
-            patience_ms: volume.hold_deadline_ms,
+            patience_ms: patience_ms(volume),
             secret: wanted.credential.clone().map(secret),
             site: SiteAt {
                 api: self.site.api.clone(),
@@ -258,6 +265,42 @@ impl NodeService {
     }
 }
 
+/// The same for people, without an orchestrator.
+impl NodeService {
+    /// The volume `name` at a place of this machine. The site lets this machine use it first.
+    pub async fn mount(&self, name: &str, wanted: Mounted) -> Result<Attachment, Status> {
+        let Mounted { at, kind, read_only, credential } = wanted;
+        let client = self.site.client()?;
+        let host = self.host.name.clone();
+        let new = NewHost { name: host.clone(), topology: self.host.place.clone() };
+        client.create_host(&new).await.map_err(refused)?;
+        let attach = Attach { host, read_only, credential: credential.clone(), ..Attach::default() };
+        let volume = client.attach_volume(name, &attach).await.map_err(refused)?;
+        let mount = Some(requests::Mount { kind: kind.unwrap_or_default(), flags: Vec::new() });
+        let uid = volume.uid.clone();
+        self.stage(&volume, Stage { uid, path: at, mount, read_only, credential }).await
+    }
+
+    /// Away from wherever it is on this machine, which may not use it any more then.
+    pub async fn unmount(&self, name: &str, credential: Option<Credential>) -> Result<(), Status> {
+        let client = self.site.client()?;
+        let volume = client.volume(name).await.map_err(refused)?;
+        self.claimed(volume.uid.clone(), Claim::unmount_and_detach).await?;
+        let from = Detach { host: self.host.name.clone(), credential };
+        client.detach_volume(&volume.uid, &from).await.map_err(refused)?;
+        Ok(())
+    }
+}
+
+/// What a person wants of a volume.
+pub struct Mounted {
+    pub at: std::path::PathBuf,
+    /// As its class says unless given.
+    pub kind: Option<String>,
+    pub read_only: bool,
+    pub credential: Option<Credential>,
+}
+
 /// Mounting and waiting for processes would stop all other calls.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
@@ -279,6 +322,14 @@ fn choose(volume: &Volume, wanted: Option<Way>) -> Result<ways::Choice, HostErro
     };
     let choice = ways::choose(wanted, |way| offers(way).and_then(|()| ways::there(way)));
     choice.map_err(HostError::NoWay)
+}
+
+/// As long as the target holds requests itself (P6); 0 is its own default.
+fn patience_ms(volume: &Volume) -> u64 {
+    match volume.hold_deadline_ms {
+        0 => HOLD_DEADLINE.0 / 1000,
+        given => given,
+    }
 }
 
 fn is_read_only(volume: &Volume, host: &str) -> bool {

@@ -56,9 +56,8 @@ impl Whereabouts for SiteWhereabouts {
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match found {
             Ok(volume) => {
-                let target = volume.target.filter(|target| !target.nbd.is_empty());
-                let target = target.ok_or_else(|| volume.state.message.clone())?;
-                let found = Where { address: target.nbd };
+                let target = volume.target.ok_or_else(|| volume.state.message.clone())?;
+                let found = Where { nbd: target.nbd, iscsi: target.iscsi };
                 *last = Some(found.clone());
                 Ok(found)
             }

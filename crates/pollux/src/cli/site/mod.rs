@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use control::api::types::Role;
 
 pub use group::{Group, GroupSnapshot, Snapshot};
-pub use volume::{Volume, VolumeCreate, VolumeModify};
+pub use volume::{HostArgs, Volume, VolumeCreate, VolumeModify, VolumeMount};
 
 use crate::span;
 

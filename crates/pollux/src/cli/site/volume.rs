@@ -2,10 +2,14 @@
 use std::time::Duration;
 
 use block::ByteLen;
+use std::path::PathBuf;
+
+use attach::ways::Way;
 use clap::{Args, Subcommand};
 use control::api::types::Pairs;
 
 use super::{ChapArgs, WaitArgs};
+use crate::commands::attachments;
 use crate::{size, span};
 
 #[derive(Debug, Subcommand)]
@@ -67,6 +71,21 @@ pub enum Volume {
         host: Option<String>,
         #[command(flatten)]
         chap: ChapArgs,
+    },
+    /// Mount a volume on this machine. Needs root.
+    Mount(VolumeMount),
+    /// Unmount a volume on this machine, and let it use it no longer.
+    Unmount {
+        name: String,
+        #[command(flatten)]
+        host: HostArgs,
+        #[command(flatten)]
+        chap: ChapArgs,
+    },
+    /// List what is attached to this machine, how, and why in that way.
+    Mounts {
+        #[command(flatten)]
+        host: HostArgs,
     },
     /// Serve a volume on another node. Clients wait for a moment.
     Move {
@@ -175,4 +194,34 @@ mod tests {
             assert!(pairs(bad).is_err(), "{bad}");
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub struct VolumeMount {
+    pub name: String,
+    /// An empty folder.
+    pub at: PathBuf,
+    /// The file system that a blank volume gets.
+    #[arg(long, value_name = "KIND", value_parser = ["ext4", "xfs", "btrfs"])]
+    pub fs: Option<String>,
+    #[arg(long)]
+    pub read_only: bool,
+    /// How it is attached: iscsi, nbd or fuse; the best that the kernel has unless given.
+    #[arg(long, value_name = "WAY", value_parser = attachments::way)]
+    pub via: Option<Way>,
+    #[command(flatten)]
+    pub host: HostArgs,
+    #[command(flatten)]
+    pub chap: ChapArgs,
+}
+
+/// This machine.
+#[derive(Clone, Debug, Args)]
+pub struct HostArgs {
+    /// As the site knows it; its host name unless given.
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Where it keeps note of what is attached; a place that is empty after a boot.
+    #[arg(long, value_name = "DIR", default_value = attachments::STATE)]
+    pub state: PathBuf,
 }

@@ -1,10 +1,11 @@
 //! Which site is meant, and who asks it.
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use certs::Trust;
 use control::api::Endpoint;
+use control::csi;
 
 use crate::cli::site::ApiArgs;
 use crate::local::Folder;
@@ -45,6 +46,30 @@ pub fn of_folder(folder: &Folder) -> Result<Endpoint> {
         token: read_token(&folder.token())?,
         trust: Some(Trust::load(&folder.authority())?),
     })
+}
+
+/// The same as files, for a process that reads them itself, later and again.
+pub fn site(args: &ApiArgs) -> Result<(csi::Site, Option<PathBuf>)> {
+    let absolute = |path: &Path| std::path::absolute(path).context("where this is");
+    let nothing_said = args.api.is_none() && args.token_file.is_none() && args.ca.is_none();
+    let folder = args.site.as_deref().map(Folder::at).or_else(|| {
+        Folder::usual().filter(|it| nothing_said && it.token().exists())
+    });
+    let (api, token_file, ca) = match folder {
+        Some(folder) => {
+            let api = of_folder(&folder)?.address;
+            (api, absolute(&folder.token())?, Some(absolute(&folder.authority())?))
+        }
+        None => {
+            let file = args.token_file.as_deref().context(
+                "give --token-file: whoever keeps the volume attached reads the token from there",
+            )?;
+            let ca = args.ca.as_deref().map(absolute).transpose()?;
+            (args.api.clone().unwrap_or_else(|| USUAL.into()), absolute(file)?, ca)
+        }
+    };
+    let trust = ca.as_deref().map(Trust::load).transpose()?;
+    Ok((csi::Site { api, token_file, trust }, ca))
 }
 
 fn read_token(path: &Path) -> Result<String> {

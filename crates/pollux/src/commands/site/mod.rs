@@ -5,6 +5,7 @@ mod fake;
 mod find;
 mod groups;
 mod hosts;
+mod mounts;
 mod nodes;
 mod overview;
 mod snapshots;
@@ -45,7 +46,16 @@ pub enum Command {
 }
 
 pub fn run(command: Command, api: &ApiArgs, output: Output) -> Result<ExitCode> {
+    // What is on this machine is known without the site.
+    if let Command::Volume(Volume::Mounts { host }) = &command {
+        mounts::list(host, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     with(api, async |client| match command {
+        Command::Volume(Volume::Mount(wanted)) => mounts::mount(api, wanted, output).await,
+        Command::Volume(Volume::Unmount { name, host, chap }) => {
+            mounts::unmount(api, name, &host, &chap, output).await
+        }
         Command::Volume(command) => volumes::run(&client, command, output).await,
         Command::Snapshot(command) => snapshots::run(&client, command, output).await,
         Command::Group(command) => groups::run(&client, command, output).await,
