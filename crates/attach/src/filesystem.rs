@@ -75,7 +75,10 @@ pub enum FileSystemError {
 type Result<T> = std::result::Result<T, FileSystemError>;
 
 pub fn look(device: &Path) -> Result<Found> {
-    let probed = tools::run("blkid", &[OsStr::new("-p"), "-o".as_ref(), "export".as_ref(), device.as_ref()])?;
+    let probed = tools::run(
+        "blkid",
+        &[OsStr::new("-p"), "-o".as_ref(), "export".as_ref(), device.as_ref()],
+    )?;
     let said = String::from_utf8_lossy(&probed.stdout).into_owned();
     let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     match probed.status.code() {

@@ -151,7 +151,8 @@ impl Filesystem for VolumeFile {
             Ok(data) => reply.data(data),
             Err(failure) => reply.error(errno(failure)),
         };
-        self.link.submit(Work::Read { at: ByteOffset(offset), len: ByteLen(len) }, Box::new(answer));
+        self.link
+            .submit(Work::Read { at: ByteOffset(offset), len: ByteLen(len) }, Box::new(answer));
     }
 
     fn write(

@@ -63,7 +63,8 @@ fn unescaped(field: &[u8]) -> OsString {
     let mut rest = field;
     while let Some((first, behind)) = rest.split_first() {
         let octal = behind.get(..3).filter(|_| *first == b'\\');
-        let octal = octal.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
+        let octal =
+            octal.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
         match octal {
             Some(byte) => {
                 plain.push(byte);

@@ -35,7 +35,10 @@ fn a_file_system_is_made_and_known_again() {
         assert_eq!(look(&scratch.0).expect("looked at"), Found::Blank);
         make(&scratch.0, kind).expect("made");
         let found = look(&scratch.0).expect("looked at");
-        assert!(matches!(&found, Found::FileSystem { kind: it, uuid } if *it == kind && !uuid.is_empty()), "{found:?}");
+        assert!(
+            matches!(&found, Found::FileSystem { kind: it, uuid } if *it == kind && !uuid.is_empty()),
+            "{found:?}"
+        );
         check(&scratch.0, kind).expect("it is new");
     }
 }

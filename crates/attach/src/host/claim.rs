@@ -53,7 +53,9 @@ impl Claim {
         let lost = match self.ask() {
             Ok(status) => match &status.health {
                 Health::Ended { reason } => reason.clone(),
-                Health::Up { .. } | Health::Away { .. } => return Ok(Current::Live(record, status)),
+                Health::Up { .. } | Health::Away { .. } => {
+                    return Ok(Current::Live(record, status));
+                }
             },
             Err(error) => error.to_string(),
         };
@@ -94,7 +96,8 @@ impl Claim {
         let numbers: Vec<String> = devices.iter().filter_map(|device| number(device)).collect();
         let all = mounts::all().map_err(HostError::system("the table of mounts"))?;
         let is_ours = |mount: &Mount| {
-            numbers.contains(&mount.device) || devices.iter().any(|device| is_file_of(mount, device))
+            numbers.contains(&mount.device)
+                || devices.iter().any(|device| is_file_of(mount, device))
         };
         Ok(all.into_iter().filter(is_ours).collect())
     }
@@ -135,7 +138,10 @@ impl Claim {
         while is_running(&self.folder) {
             if begun.elapsed() > END_MAX {
                 let error = io::ErrorKind::TimedOut.into();
-                return Err(HostError::System { what: "the attachment's process goes on".into(), error });
+                return Err(HostError::System {
+                    what: "the attachment's process goes on".into(),
+                    error,
+                });
             }
             thread::sleep(LOOK_EVERY);
         }
@@ -170,7 +176,9 @@ fn lock(state: &Path, uid: &str) -> io::Result<Option<File>> {
             Err(error) => return Err(error.into()),
         }
         // Whoever had it may have removed it: then it is nobody's lock.
-        if fs::metadata(&path).is_ok_and(|now| file.metadata().is_ok_and(|ours| now.ino() == ours.ino())) {
+        if fs::metadata(&path)
+            .is_ok_and(|now| file.metadata().is_ok_and(|ours| now.ino() == ours.ino()))
+        {
             return Ok(Some(file));
         }
     }

@@ -45,7 +45,9 @@ pub enum HostError {
     Foreign { found: String, wanted: &'static str },
     #[error("the volume is blank and read-only: there is nothing to mount")]
     BlankReadOnly,
-    #[error("another file system with the id {uuid} is mounted here, and this kernel cannot have both: {why}")]
+    #[error(
+        "another file system with the id {uuid} is mounted here, and this kernel cannot have both: {why}"
+    )]
     Twin { uuid: String, why: String },
     #[error("{what}: {error}")]
     System { what: String, error: io::Error },

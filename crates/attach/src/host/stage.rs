@@ -40,8 +40,7 @@ impl Claim {
         }
         let mut options = wanted.options.clone();
         options.extend(beside_twins(kind, &uuid)?);
-        let mounted =
-            mounts::mount_device(device, at, kind.name(), wanted.read_only, &options);
+        let mounted = mounts::mount_device(device, at, kind.name(), wanted.read_only, &options);
         mounted.map_err(|error| match error.raw_os_error() {
             // Words for: this is no file system, or one that cannot be read.
             Some(libc::EINVAL | libc::EUCLEAN | libc::EBADMSG) if options.is_empty() => {

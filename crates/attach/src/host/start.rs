@@ -47,7 +47,9 @@ impl Claim {
             if begun.elapsed() > START_MAX {
                 self.end(&mut child)?;
                 let words = self.last_words();
-                return Err(HostError::Start(format!("it took longer than {START_MAX:?}: {words}")));
+                return Err(HostError::Start(format!(
+                    "it took longer than {START_MAX:?}: {words}"
+                )));
             }
             thread::sleep(LOOK_EVERY);
         }

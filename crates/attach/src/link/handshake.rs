@@ -60,7 +60,8 @@ type Result<T> = std::result::Result<T, HandshakeError>;
 
 /// Opens the volume for use.
 pub fn go(stream: &mut (impl Read + Write), who: &Identity, number: u64) -> Result<Disk> {
-    let hello = Hello { initiator: who.initiator.clone(), client: who.client, number, nonce: nonce() };
+    let hello =
+        Hello { initiator: who.initiator.clone(), client: who.client, number, nonce: nonce() };
     let challenge = introduce(stream, &hello)?;
     if let Some(secret) = &who.secret {
         prove(stream, who, secret, &hello, &challenge)?;

@@ -119,7 +119,11 @@ fn nobody_waits_longer_than_the_class_allows() {
     while again == Ok(Err(Failure::TooLate)) {
         again = ask(&link, read(0)).recv_timeout(SOON);
     }
-    assert_eq!(again, Ok(Ok(vec![0; 512])), "what was given up while nobody was there is not written later");
+    assert_eq!(
+        again,
+        Ok(Ok(vec![0; 512])),
+        "what was given up while nobody was there is not written later"
+    );
 }
 
 #[test]
@@ -130,7 +134,9 @@ fn a_stage_that_is_lost_ends_the_link_for_good() {
     assert_eq!(ask(&link, write(0, 9)).recv_timeout(SOON), Ok(Err(Failure::Ended)));
     target.set(Mood::Well);
     assert_eq!(ask(&link, read(0)).recv_timeout(SOON), Ok(Err(Failure::Ended)));
-    assert!(matches!(link.state(), State::Ended { reason } if reason.contains("UnflushedWritesLost")));
+    assert!(
+        matches!(link.state(), State::Ended { reason } if reason.contains("UnflushedWritesLost"))
+    );
     let refused = Target::start();
     refused.set(Mood::StageLost);
     assert!(matches!(Link::open(plan(&refused, SOON), SOON), Err(HandshakeError::StageLost)));

@@ -19,9 +19,7 @@ impl Frame {
             Work::Write { at, data } => (command::WRITE, 0, at.0, data.len() as u64),
             Work::Flush => (command::FLUSH, 0, 0, 0),
             Work::Discard { at, len } => (command::TRIM, 0, at.0, len.0),
-            Work::Zero { at, len } => {
-                (command::WRITE_ZEROES, command_flag::NO_HOLE, at.0, len.0)
-            }
+            Work::Zero { at, len } => (command::WRITE_ZEROES, command_flag::NO_HOLE, at.0, len.0),
         };
         let len = u32::try_from(len).expect("requests are cut before they come here");
         Frame { head: head(kind, flags, cookie, at, len), work: Some(work) }

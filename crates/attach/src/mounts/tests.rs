@@ -2,7 +2,8 @@ use super::*;
 
 #[test]
 fn a_line_of_the_table_is_understood() {
-    let line = b"36 35 98:0 /a\\040b /mnt/x\\011y rw,noatime master:1 - ext4 /dev/root ro,errors=continue";
+    let line =
+        b"36 35 98:0 /a\\040b /mnt/x\\011y rw,noatime master:1 - ext4 /dev/root ro,errors=continue";
     let mount = parse(line).expect("it is a line");
     assert_eq!((&*mount.device, &*mount.kind, &*mount.source), ("98:0", "ext4", "/dev/root"));
     assert_eq!((mount.root, mount.at), ("/a b".into(), "/mnt/x\ty".into()));

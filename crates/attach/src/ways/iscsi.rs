@@ -39,7 +39,8 @@ fn target_name(record: &Record) -> String {
 impl Attachment {
     pub fn open(record: &Record, folder: &Folder, plan: Plan) -> Result<Attachment, WayError> {
         let failed = |what| move |error| WayError::System { what, error };
-        let portal = Portal::open(plan.whereabouts).map_err(failed("the portal of this machine"))?;
+        let portal =
+            Portal::open(plan.whereabouts).map_err(failed("the portal of this machine"))?;
         let target = target_name(record);
         let begun = begin(record, &target, &portal.address().to_string());
         let shown = begun.and_then(|()| await_disk(&target));
@@ -56,7 +57,8 @@ impl Attachment {
     fn read_size(&self) -> Result<u64, WayError> {
         let name = self.device.file_name().unwrap_or_default().to_string_lossy();
         let sectors = fs::read_to_string(format!("/sys/block/{name}/size"));
-        let sectors = sectors.map_err(|error| WayError::System { what: "the disk's size", error })?;
+        let sectors =
+            sectors.map_err(|error| WayError::System { what: "the disk's size", error })?;
         let sectors: u64 = sectors.trim().parse().map_err(|_| {
             WayError::Iscsi(format!("the kernel says that {name} has {sectors:?} sectors"))
         })?;
@@ -74,9 +76,8 @@ fn admin(words: &[&str]) -> Result<(), WayError> {
 fn begin(record: &Record, target: &str, portal: &str) -> Result<(), WayError> {
     // It may be there from an earlier volume: then its name is the same.
     let _ = admin(&["-m", "iface", "-I", IFACE, "-o", "new"]);
-    let iface = |name, value| {
-        admin(&["-m", "iface", "-I", IFACE, "-o", "update", "-n", name, "-v", value])
-    };
+    let iface =
+        |name, value| admin(&["-m", "iface", "-I", IFACE, "-o", "update", "-n", name, "-v", value]);
     iface("iface.initiatorname", &record.initiator)?;
     let node = ["-m", "node", "-T", target, "-p", portal, "-I", IFACE];
     admin(&[&node[..], &["-o", "new"]].concat())?;
@@ -126,7 +127,10 @@ fn keep_secrets(target: &str, portal: &str, secret: &crate::link::Secret) -> Res
     }
     let without = |text: &str, key: &str| -> String {
         let begins = format!("{key} =");
-        text.lines().filter(|line| !line.starts_with(&begins)).map(|line| format!("{line}\n")).collect()
+        text.lines()
+            .filter(|line| !line.starts_with(&begins))
+            .map(|line| format!("{line}\n"))
+            .collect()
     };
     for (key, value) in lines {
         let line = format!("{key} = {value}\n");

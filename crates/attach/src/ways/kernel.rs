@@ -94,6 +94,8 @@ mod tests {
         assert_eq!((chosen.way, &*chosen.why), (Way::Nbd, "it was asked for"));
         let refused = choose(Some(Way::Nbd), |_| Err("no module".into())).expect_err("not there");
         assert_eq!(refused, "no nbd: no module");
-        assert!(choose(None, |_| Err("no module".into())).is_err_and(|all| all.contains("no fuse")));
+        assert!(
+            choose(None, |_| Err("no module".into())).is_err_and(|all| all.contains("no fuse"))
+        );
     }
 }

@@ -72,11 +72,7 @@ pub trait Attached: Send {
 }
 
 /// Makes a device of it.
-pub fn attach(
-    record: &Record,
-    folder: &Folder,
-    plan: Plan,
-) -> Result<Box<dyn Attached>, WayError> {
+pub fn attach(record: &Record, folder: &Folder, plan: Plan) -> Result<Box<dyn Attached>, WayError> {
     match record.way {
         Way::Fuse => Ok(Box::new(fuse::Attachment::open(record, folder, plan)?)),
         Way::Nbd => Ok(Box::new(nbd::Attachment::open(record, folder, plan)?)),

@@ -64,6 +64,7 @@ impl<D: Disk> Pool<D> {
                     Zeroing::Discard => self.counters.discards += 1,
                 }
                 let zeros = self.accept_change(volume, position, offset, len, Content::Zeros)?;
+                self.zeroed = self.zeroed.saturating_add(len.0);
                 Ok(Kind::Change(Box::new(zeros)))
             }
             Op::Flush => Ok(Kind::Flush),

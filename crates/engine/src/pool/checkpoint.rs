@@ -126,6 +126,7 @@ impl<D: Disk> Pool<D> {
     pub(super) fn begin_checkpoint_with(&mut self, closing: bool, sectors: u64) {
         assert!(self.job.is_none(), "one checkpoint at a time");
         self.checkpoint_wanted = false;
+        self.zeroed = 0;
         let pages_max = self.checkpoint_need() / (2 * self.space.layout.page());
         let work = self.plan_maps();
         let records = self.freeze_records(&work);

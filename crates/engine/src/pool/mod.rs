@@ -61,6 +61,10 @@ use read::Reads;
 use scrub::Scrub;
 use seal::InFlight;
 
+/// What is worth a checkpoint of an idle pool: well above what a checkpoint replaces itself, or there would always
+/// be a next one.
+const IDLE_GAIN: u64 = 1 << 20;
+
 /// Names an operation between its submission and its answer. The caller chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
@@ -404,6 +408,8 @@ pub struct Pool<D: Disk> {
     flush: Flush,
     job: Option<Box<Job>>,
     checkpoint_wanted: bool,
+    /// Bytes that were zeroed or discarded since the last checkpoint began.
+    zeroed: u64,
     /// Old bytes came for operations that wait in the queue.
     edges_arrived: bool,
     session: Session,
@@ -468,6 +474,18 @@ impl<D: Disk> Pool<D> {
             self.seal_empty();
             self.device.kick();
         }
+        if self.is_serving() && self.job.is_none() && self.gain_waits() {
+            self.checkpoint_wanted = true;
+            self.poll();
+        }
+    }
+
+    /// Whether space would come back that only waits for checkpoints: one to take what was discarded out of the
+    /// maps, and the next to let it be used again. Without this a pool in which nobody writes any more would keep
+    /// what was given back to it.
+    fn gain_waits(&self) -> bool {
+        let waiting = self.space.layout.bytes(self.space.pending()).0;
+        self.zeroed.max(waiting) >= IDLE_GAIN
     }
 
     fn session(&self) -> Session {

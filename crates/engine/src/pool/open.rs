@@ -287,6 +287,7 @@ impl<D: Wait> Pool<D> {
             flush: Flush::default(),
             job: None,
             checkpoint_wanted: false,
+            zeroed: 0,
             edges_arrived: false,
             session: Session(replayed.newest_session.0 + 1),
             held: last,

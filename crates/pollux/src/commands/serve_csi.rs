@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
 use attach::ways::Way;
+use clap::{Args, ValueEnum};
 use control::csi::{self, Host, Machine, Options, Part, Site};
 
 use super::attachments;
@@ -88,9 +88,8 @@ fn part(command: ServeCsi) -> Result<Part> {
     let site = Site { api, token_file, trust };
     let place = csi::place(topology).context("--topology")?;
     let host = node.map(|name| Host { name, place });
-    let machine = || -> Result<Machine> {
-        Ok(Machine { host: attachments::host(&state)?, way: via, ca })
-    };
+    let machine =
+        || -> Result<Machine> { Ok(Machine { host: attachments::host(&state)?, way: via, ca }) };
     match (mode, host) {
         (Mode::Controller, None) => Ok(Part::Controller(site)),
         (Mode::Controller, Some(_)) => bail!("--node is for --mode node and --mode all"),
@@ -142,7 +141,8 @@ mod tests {
         let site = "--api localhost:7480 --token-file t";
         let part = read(&format!("--mode controller --socket /s {site}")).unwrap();
         assert!(matches!(part, Part::Controller(_)), "{part:?}");
-        let part = read(&format!("--mode node --socket unix:///s --node w --topology z=1 {site}")).unwrap();
+        let part = read(&format!("--mode node --socket unix:///s --node w --topology z=1 {site}"))
+            .unwrap();
         assert!(matches!(part, Part::Node(_, host, _) if host.place["z"] == "1"));
         let part = read(&format!("--mode all --socket /s --node w {site}")).unwrap();
         assert!(matches!(part, Part::All(..)), "{part:?}");

@@ -19,13 +19,17 @@ pub const SIZE: usize = 1 << 20;
 pub enum Mood {
     Well,
     /// Connections end after so many requests; the last one is done, and not answered.
-    Brief { requests: usize },
+    Brief {
+        requests: usize,
+    },
     /// Connections are closed as soon as they come.
     Away,
     /// Nothing is answered.
     Silent,
     /// So many requests are refused because it is going.
-    ShuttingDown { requests: usize },
+    ShuttingDown {
+        requests: usize,
+    },
     StageLost,
 }
 

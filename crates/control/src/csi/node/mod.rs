@@ -181,7 +181,9 @@ impl Node for NodeService {
         let Expand { uid, path, required } = requests::expand(&request.into_inner())?;
         let size = self.claimed(uid, move |claim| claim.expand(&path)).await?;
         if size < required {
-            let text = format!("the volume has {size} bytes, and {required} are required: expand it first");
+            let text = format!(
+                "the volume has {size} bytes, and {required} are required: expand it first"
+            );
             return Err(Status::out_of_range(text));
         }
         Ok(Response::new(NodeExpandVolumeResponse { capacity_bytes: signed(size) }))
@@ -274,7 +276,8 @@ impl NodeService {
         let host = self.host.name.clone();
         let new = NewHost { name: host.clone(), topology: self.host.place.clone() };
         client.create_host(&new).await.map_err(refused)?;
-        let attach = Attach { host, read_only, credential: credential.clone(), ..Attach::default() };
+        let attach =
+            Attach { host, read_only, credential: credential.clone(), ..Attach::default() };
         let volume = client.attach_volume(name, &attach).await.map_err(refused)?;
         let mount = Some(requests::Mount { kind: kind.unwrap_or_default(), flags: Vec::new() });
         let uid = volume.uid.clone();

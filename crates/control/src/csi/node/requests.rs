@@ -7,8 +7,7 @@ use proto::csi::volume_capability::AccessType;
 use proto::csi::volume_capability::access_mode::Mode;
 use proto::csi::{
     NodeExpandVolumeRequest, NodeGetVolumeStatsRequest, NodePublishVolumeRequest,
-    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
-    VolumeCapability,
+    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, VolumeCapability,
 };
 use tonic::Status;
 

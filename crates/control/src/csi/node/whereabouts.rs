@@ -40,9 +40,8 @@ impl SiteWhereabouts {
     fn ask(&self) -> Result<Volume, String> {
         let client = self.site.client().map_err(|error| error.to_string())?;
         let runtime = self.runtime.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let asked = runtime.block_on(async {
-            tokio::time::timeout(ANSWER_MAX, client.volume(&self.uid)).await
-        });
+        let asked = runtime
+            .block_on(async { tokio::time::timeout(ANSWER_MAX, client.volume(&self.uid)).await });
         match asked {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err(format!("the site does not answer at {}", self.site.api)),

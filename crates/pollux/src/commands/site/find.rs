@@ -52,9 +52,11 @@ pub fn of_folder(folder: &Folder) -> Result<Endpoint> {
 pub fn site(args: &ApiArgs) -> Result<(csi::Site, Option<PathBuf>)> {
     let absolute = |path: &Path| std::path::absolute(path).context("where this is");
     let nothing_said = args.api.is_none() && args.token_file.is_none() && args.ca.is_none();
-    let folder = args.site.as_deref().map(Folder::at).or_else(|| {
-        Folder::usual().filter(|it| nothing_said && it.token().exists())
-    });
+    let folder = args
+        .site
+        .as_deref()
+        .map(Folder::at)
+        .or_else(|| Folder::usual().filter(|it| nothing_said && it.token().exists()));
     let (api, token_file, ca) = match folder {
         Some(folder) => {
             let api = of_folder(&folder)?.address;

@@ -19,7 +19,8 @@ pub async fn mount(api: &ApiArgs, wanted: VolumeMount, output: Output) -> Result
     let at = fs::canonicalize(&at).with_context(|| at.display().to_string())?;
     let credential = credential(&chap)?;
     let wanted = Mounted { at: at.clone(), kind: fs, read_only, credential };
-    let status = node.mount(&name, wanted).await.map_err(|status| anyhow!("{}", status.message()))?;
+    let status =
+        node.mount(&name, wanted).await.map_err(|status| anyhow!("{}", status.message()))?;
     let shown = format!("{name} is {} and mounted at {}", status.device, at.display());
     render::show(&Done { done: shown, way: Some(status.way.name()), why: Some(status.why) }, output)
 }
@@ -55,7 +56,8 @@ fn node(api: &ApiArgs, host: &HostArgs, way: Option<attach::ways::Way>) -> Resul
 
 /// Without its domain: sites know hosts by one word.
 fn own_name() -> Result<String> {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").context("the name of this machine")?;
+    let name =
+        fs::read_to_string("/proc/sys/kernel/hostname").context("the name of this machine")?;
     let name = name.trim().split('.').next().unwrap_or_default().to_lowercase();
     Ok(name)
 }
