@@ -29,7 +29,7 @@ const HOST_PROGRAMS: [&str; 10] = [
     "btrfs",
 ];
 
-const CLIENT_PROGRAMS: [&str; 3] = ["iscsid", "iscsiadm", "nbd-client"];
+const CLIENT_PROGRAMS: [&str; 2] = ["iscsid", "iscsiadm"];
 
 const FOLDERS: [&str; 12] = [
     "bin",

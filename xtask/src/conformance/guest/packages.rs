@@ -13,12 +13,11 @@ use crate::shell;
 const KERNEL: &str = "linux-image-cloud-amd64";
 
 /// Programs, and those of their libraries that a machine may lack.
-const CLIENTS: [&str; 7] = [
+const CLIENTS: [&str; 6] = [
     "open-iscsi",
     "libisns0",
     "libkmod2",
     "libopeniscsiusr",
-    "nbd-client",
     "libnl-3-200",
     "libnl-genl-3-200",
 ];
