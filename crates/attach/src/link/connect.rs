@@ -34,7 +34,9 @@ pub trait Whereabouts: Send + Sync {
 pub struct Secret {
     pub user: String,
     pub secret: String,
-    /// What the target has to know; empty: it need not prove anything.
+    /// Whom the target says to be, and what it has to know; empty: it need not prove anything.
+    #[serde(default)]
+    pub mutual_user: String,
     #[serde(default)]
     pub mutual_secret: String,
 }

@@ -96,6 +96,9 @@ fn begin(record: &Record, target: &str, portal: &str) -> Result<(), WayError> {
     if record.secret.is_some() {
         settings.push(("node.session.auth.authmethod", "CHAP"));
         settings.push(("node.session.auth.username", &secret.user));
+        if !secret.mutual_user.is_empty() {
+            settings.push(("node.session.auth.username_in", &secret.mutual_user));
+        }
     }
     for (name, value) in settings {
         admin(&[&node[..], &["-o", "update", "-n", name, "-v", value]].concat())?;

@@ -66,11 +66,6 @@ impl Host {
     /// Does it; what the guest is told then.
     pub fn grant(&mut self, wish: Wish) -> Result<String> {
         match wish {
-            Wish::Where { volume, via } => {
-                let found = self.ask(&["volume", "get", volume])?;
-                let address = found["target"][via].as_str();
-                return Ok(address.with_context(|| format!("no {via} is offered"))?.to_owned());
-            }
             Wish::Kill { victim, volume } => self.kill(victim, volume)?,
             Wish::Revive { volume } => {
                 let dead = self.dead.take().context("nobody is dead")?;

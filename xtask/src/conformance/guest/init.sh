@@ -99,6 +99,21 @@ again() {
   attach "$1" "$2" "$3" "$4" && verify "$4" && detach "$1"
 }
 
+# secret iscsi|nbd DIR: who does not know it has nothing, and leaves nothing.
+secret() {
+  export POLLUX_CHAP_SECRET=the-secret-of-the-guest
+  pollux volume create "secret-$1" --size 64MiB --attached-only --chap-user guest --wait || { WHY="create"; return 1; }
+  mount_secret "$1" "$2" || { WHY="the right secret"; cat /run/pollux/attachments/*/log; return 1; }
+  echo known >"$2/file" && pollux volume unmount "secret-$1" --chap-user guest || { WHY="unmount"; return 1; }
+  POLLUX_CHAP_SECRET=not-the-secret-at-all
+  ! mount_secret "$1" "$2" || { WHY="another secret is taken"; return 1; }
+  [ -z "$(ls /run/pollux/attachments)" ] || { WHY="a refused mount left something"; return 1; }
+}
+
+mount_secret() {
+  pollux volume mount "secret-$1" "$2" --via "$1" --fs ext4 --chap-user guest
+}
+
 nothing_is_left() {
   WHY="a mount, a session or a device is left"
   ! grep " $1 " /proc/mounts && [ -z "$(ls /sys/class/iscsi_session)" ] && [ ! -e /sys/block/nbd0/pid ] &&
@@ -116,6 +131,7 @@ all() {
   check "$2 trim" trim "$dir"
   check "$2 detach" leave "$1" "$dir"
   check "$2 the same content again" again "$1" "$2" "$3" "$dir"
+  check "$2 a volume with a secret" secret "$2" "$dir"
   check "$2 nothing is left" nothing_is_left "$dir"
 }
 

@@ -10,7 +10,7 @@ pub const INIT: &str = include_str!("init.sh");
 const VIA: [&str; 2] = ["iscsi", "nbd"];
 
 /// Every check that the script has to report for each of them. One that it is silent about has failed.
-const CHECKS: [&str; 8] = [
+const CHECKS: [&str; 9] = [
     "attach",
     "a replica dies under load",
     "the target moves under load",
@@ -18,6 +18,7 @@ const CHECKS: [&str; 8] = [
     "trim",
     "detach",
     "the same content again",
+    "a volume with a secret",
     "nothing is left",
 ];
 
@@ -43,11 +44,6 @@ pub enum Outcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish<'a> {
-    /// Where the target of a volume is offered.
-    Where {
-        volume: &'a str,
-        via: &'a str,
-    },
     Kill {
         victim: Victim,
         volume: &'a str,
@@ -100,7 +96,6 @@ impl Wish<'_> {
     fn read(words: &str) -> Result<Wish<'_>> {
         let words: Vec<&str> = words.split_whitespace().collect();
         Ok(match words.as_slice() {
-            ["where", volume, via] => Wish::Where { volume, via },
             ["kill", "target", volume] => Wish::Kill { victim: Victim::Target, volume },
             ["kill", "replica", volume] => Wish::Kill { victim: Victim::Replica, volume },
             ["revive", volume] => Wish::Revive { volume },

@@ -278,10 +278,19 @@ impl NodeService {
         client.create_host(&new).await.map_err(refused)?;
         let attach =
             Attach { host, read_only, credential: credential.clone(), ..Attach::default() };
+        let before = client.volume(name).await.map_err(refused)?;
         let volume = client.attach_volume(name, &attach).await.map_err(refused)?;
         let mount = Some(requests::Mount { kind: kind.unwrap_or_default(), flags: Vec::new() });
         let uid = volume.uid.clone();
-        self.stage(&volume, Stage { uid, path: at, mount, read_only, credential }).await
+        let wanted = Stage { uid, path: at, mount, read_only, credential };
+        let staged = self.stage(&volume, wanted).await;
+        let is_new = !before.attachments.iter().any(|it| it.host == attach.host);
+        if staged.is_err() && is_new {
+            let from = Detach { host: attach.host, credential: attach.credential };
+            // The first error is the one to tell.
+            let _ = client.detach_volume(&volume.uid, &from).await;
+        }
+        staged
     }
 
     /// Away from wherever it is on this machine, which may not use it any more then.
@@ -340,8 +349,8 @@ fn is_read_only(volume: &Volume, host: &str) -> bool {
 }
 
 fn secret(of: Credential) -> attach::link::Secret {
-    let Credential { user, secret, mutual_user: _, mutual_secret } = of;
-    attach::link::Secret { user, secret, mutual_secret }
+    let Credential { user, secret, mutual_user, mutual_secret } = of;
+    attach::link::Secret { user, secret, mutual_user, mutual_secret }
 }
 
 /// Who serves a volume, for the process of an attachment.
