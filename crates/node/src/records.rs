@@ -31,6 +31,17 @@ pub struct Access {
     pub logins: Logins,
 }
 
+impl Access {
+    /// What a client may do; `None`: nothing, not even log in. Whether it knows the credentials is another question;
+    /// but one that has no way to prove anything has no place where they are asked for.
+    pub fn admit(&self, client: Client<'_>) -> Option<Rights> {
+        match (client, &self.chap) {
+            (Client::Remote, Some(_)) => None,
+            _ => self.logins.admit(client),
+        }
+    }
+}
+
 /// Who may log in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Logins {
@@ -54,8 +65,7 @@ pub enum Client<'a> {
 }
 
 impl Logins {
-    /// What a client may do; `None`: nothing, not even log in.
-    pub fn admit(&self, client: Client<'_>) -> Option<Rights> {
+    fn admit(&self, client: Client<'_>) -> Option<Rights> {
         match (self, client) {
             (_, Client::Local) => Some(Rights::Write),
             (Logins::Everybody, _) | (Logins::Named(_), Client::Remote) => Some(Rights::Write),
@@ -117,5 +127,15 @@ mod tests {
                 assert_eq!(logins.admit(Client::Initiator("")), None);
             }
         }
+    }
+
+    #[test]
+    fn where_there_are_credentials_nobody_comes_without() {
+        let chap = Chap { user: "u".into(), secret: "s".into(), mutual: None };
+        let access = Access { chap: Some(chap), logins: Logins::Everybody };
+        assert_eq!(access.admit(Client::Remote), None);
+        assert_eq!(access.admit(Client::Local), Some(Rights::Write));
+        assert_eq!(access.admit(Client::Initiator("iqn.a")), Some(Rights::Write));
+        assert_eq!(Access::default().admit(Client::Remote), Some(Rights::Write));
     }
 }

@@ -30,7 +30,7 @@ impl Shard {
         initiator: &str,
     ) -> Result<Rights, OpenError> {
         let target = self.volumes.get(volume).target.as_ref().ok_or(OpenError::Unknown)?;
-        if let Some(rights) = target.record.access.logins.admit(Client::Initiator(initiator)) {
+        if let Some(rights) = target.record.access.admit(Client::Initiator(initiator)) {
             return Ok(rights);
         }
         let volume = &target.record.name;
@@ -53,11 +53,11 @@ impl Shard {
         let target = self.volumes.get(volume).target.as_ref().ok_or(OpenError::Unknown)?;
         let access = &target.record.access;
         let Some(by) = by else {
-            let rights = access.logins.admit(self.client_on(line)).ok_or(OpenError::Unnamed)?;
+            let rights = access.admit(self.client_on(line)).ok_or(OpenError::Unnamed)?;
             return Ok(Admitted { rights, target_mac: None });
         };
         let client = Client::Initiator(&by.hello.initiator);
-        let rights = access.logins.admit(client).ok_or(OpenError::Denied)?;
+        let rights = access.admit(client).ok_or(OpenError::Denied)?;
         let target_mac = match &access.chap {
             Some(chap) => prove(chap, export, by)?,
             None => None,
@@ -74,7 +74,7 @@ impl Shard {
     /// The record of a volume has changed.
     pub(super) fn judge_users(&mut self, volume: VolumeNo) {
         let Some(target) = &self.volumes.get(volume).target else { return };
-        let logins = &target.record.access.logins;
+        let access = &target.record.access;
         let is_welcome = |user: &&User| {
             let client = match (user.protocol, user.asker) {
                 (Protocol::Nbd, Asker::Nbd { line }) if user.initiator.is_empty() => {
@@ -82,7 +82,7 @@ impl Shard {
                 }
                 _ => Client::Initiator(&user.initiator),
             };
-            logins.admit(client) == Some(user.rights)
+            access.admit(client) == Some(user.rights)
         };
         let unwelcome = target.users.values().filter(|user| !is_welcome(user));
         let reason = |user: &User| match user.initiator.is_empty() {
