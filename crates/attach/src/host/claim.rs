@@ -7,6 +7,7 @@ use std::{io, thread};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::stage::is_of;
 use super::{Host, HostError};
 use crate::mounts::{self, Mount};
 use crate::orders::{self, Health, Order, Status};
@@ -93,11 +94,9 @@ impl Claim {
     /// Mounts of this volume's device, and of its device file.
     pub(super) fn mounts(&self) -> Result<Vec<Mount>, HostError> {
         let devices = ways::devices(&self.folder);
-        let numbers: Vec<String> = devices.iter().filter_map(|device| number(device)).collect();
         let all = mounts::all().map_err(HostError::system("the table of mounts"))?;
         let is_ours = |mount: &Mount| {
-            numbers.contains(&mount.device)
-                || devices.iter().any(|device| is_file_of(mount, device))
+            devices.iter().any(|device| is_of(mount, device) || is_file_of(mount, device))
         };
         Ok(all.into_iter().filter(is_ours).collect())
     }
