@@ -247,7 +247,6 @@ impl Shard {
         self.tick_pools();
         self.tick_doors();
         self.tick_iscsi();
-        self.tell_sizes();
         self.expire_logins();
         self.log_changes();
         self.go_on_ending();

@@ -284,23 +284,21 @@ impl Shard {
         }
     }
 
-    /// Users are told when their volume has grown.
-    pub(super) fn tell_sizes(&mut self) {
-        let numbers: Vec<VolumeNo> = self.volumes.numbers().collect();
-        for number in numbers {
-            let Some(target) = self.volumes.target(number) else { continue };
-            let size = target.machine.size();
-            if std::mem::replace(&mut target.told, size) == size {
-                continue;
-            }
-            let askers: Vec<Asker> = target.users.values().map(|user| user.asker).collect();
-            for asker in askers {
-                if let Asker::Nbd { line } = asker {
-                    self.nbd_resized(line, size);
-                }
-            }
-            self.step_unit(number, frontend::scsi::Event::Resized { size });
+    /// Users are told when their volume has grown, at once: who asks for its size over another connection uses
+    /// the new one on this.
+    pub(super) fn tell_size(&mut self, number: VolumeNo) {
+        let Some(target) = self.volumes.target(number) else { return };
+        let size = target.machine.size();
+        if std::mem::replace(&mut target.told, size) == size {
+            return;
         }
+        let askers: Vec<Asker> = target.users.values().map(|user| user.asker).collect();
+        for asker in askers {
+            if let Asker::Nbd { line } = asker {
+                self.nbd_resized(line, size);
+            }
+        }
+        self.step_unit(number, frontend::scsi::Event::Resized { size });
     }
 
     /// The target is gone, and with it what its users had open.

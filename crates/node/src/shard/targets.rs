@@ -151,6 +151,7 @@ impl Shard {
         let now = self.now;
         let Some(target) = self.volumes.target(number) else { return };
         target.machine.step_all(now, &mut target.events, &mut target.out);
+        self.tell_size(number);
         self.carry_target(number);
     }
 
