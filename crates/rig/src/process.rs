@@ -151,6 +151,11 @@ impl Process {
         self.wait_ready()
     }
 
+    /// From the next start on, by a program that becomes it.
+    pub fn run_by(&mut self, words: &[&str]) {
+        self.recipe.words.splice(0..0, words.iter().map(OsString::from));
+    }
+
     /// Until it has ended by itself.
     pub fn wait_end(&mut self, patience: Duration) -> Result<()> {
         let begun = Instant::now();

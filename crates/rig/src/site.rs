@@ -140,8 +140,15 @@ impl Rig {
 
     /// The API of a site that has a controller.
     pub fn api(&self) -> Result<Api> {
-        let address = SocketAddr::new(self.network.catalog(), API).to_string();
-        Api::new(&address, &self.folder.join("admin.token"))
+        Api::new(&self.api_address(), &self.token_file())
+    }
+
+    pub fn api_address(&self) -> String {
+        SocketAddr::new(self.network.catalog(), API).to_string()
+    }
+
+    pub fn token_file(&self) -> PathBuf {
+        self.folder.join("admin.token")
     }
 
     fn add_node(&mut self, id: u64, pool_size: u64) -> Result<()> {
