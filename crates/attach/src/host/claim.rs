@@ -195,8 +195,9 @@ pub(super) fn number(device: &Path) -> Option<String> {
     Some(format!("{}:{}", rustix::fs::major(of), rustix::fs::minor(of)))
 }
 
-/// A bind of the device's own file: what is mounted is the file system of `/dev`, and of it this file.
+/// A bind of the device's own file: what is mounted is the file system of `/dev`, and of it this file. By its name
+/// first: a mount of somebody else's whose server does not answer must not be touched.
 fn is_file_of(mount: &Mount, device: &Path) -> bool {
     let ours = number(device);
-    ours.is_some() && number(&mount.at) == ours && mount.root.file_name() == device.file_name()
+    mount.root.file_name() == device.file_name() && ours.is_some() && number(&mount.at) == ours
 }
