@@ -1,7 +1,7 @@
 //! Volumes as file trees of this machine, by the driver's socket: what is written there outlives the node that
 //! serves and the driver, is in snapshots, and leaves nothing behind when it is taken away.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -22,10 +22,8 @@ const LARGER: u64 = 512 * MIB;
 const POOL: u64 = 1024 * MIB;
 /// What is deleted to see that its space comes back.
 const BULK: u64 = 96 * MIB;
-/// What is written over and over, so that pools have a reason for a checkpoint.
-const CHURN: u64 = 48 * MIB;
-/// Pools that are idle for as long have time to tidy up.
-const CHURN_EVERY: Duration = Duration::from_secs(6);
+/// An idle pool has made its checkpoint within this time, and told of it.
+const QUIET: Duration = Duration::from_secs(6);
 
 struct Mounted {
     plugin: Plugin,
@@ -155,29 +153,34 @@ impl Mounted {
         Ok(pools.iter().map(|pool| pool.free).sum())
     }
 
+    /// What is free once pools have tidied up, and the site has heard of it.
+    fn settled(&self) -> Result<u64> {
+        let begun = Instant::now();
+        let (mut free, mut since) = (self.free()?, begun);
+        while since.elapsed() < QUIET {
+            ensure!(begun.elapsed() < PATIENCE, "what is free changes again and again");
+            std::thread::sleep(Duration::from_millis(250));
+            let now = self.free()?;
+            if now != free {
+                (free, since) = (now, Instant::now());
+            }
+        }
+        Ok(free)
+    }
+
     /// Nobody else writes meanwhile.
     fn space_comes_back(&self) -> Result<()> {
-        let [bulk, churn] = ["bulk", "churn"].map(|name| self.claim.target.join(name));
-        fill(&churn, CHURN)?;
+        let bulk = self.claim.target.join("bulk");
         fill(&bulk, BULK)?;
-        // The site hears of its pools from time to time.
-        std::thread::sleep(Duration::from_secs(3));
-        let full = self.free()?;
+        let full = self.settled()?;
         fs::remove_file(&bulk)?;
         // A transaction that is not committed yet still has the file's space.
         rustix::fs::syncfs(File::open(&self.claim.target)?)?;
         trim(&self.claim.target)?;
         let (begun, most) = (Instant::now(), full + 3 * BULK * 3 / 4);
-        let mut churned = begun;
         while self.free()? < most {
             ensure!(begun.elapsed() < PATIENCE, "{full} bytes were free, and {} are", self.free()?);
             std::thread::sleep(Duration::from_millis(250));
-            if churned.elapsed() > CHURN_EVERY {
-                fill(&churn, CHURN)?;
-                // Some file systems write nothing over where it was.
-                trim(&self.claim.target)?;
-                churned = Instant::now();
-            }
         }
         self.plugin.rig.note(&format!("space came back within {:.1?}", begun.elapsed()));
         Ok(())
@@ -185,7 +188,7 @@ impl Mounted {
 }
 
 fn fill(path: &Path, len: u64) -> Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    let mut file = File::create(path)?;
     let bytes: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
     (0..len / MIB).try_for_each(|_| file.write_all(&bytes))?;
     Ok(file.sync_all()?)
