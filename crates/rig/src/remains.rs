@@ -103,10 +103,14 @@ impl Sweep {
 
 impl Drop for Sweep {
     fn drop(&mut self) {
-        if !self.done
-            && let Err(error) = sweep(&self.folder)
-        {
-            eprintln!("not everything could be taken away: {error:#}");
+        if self.done {
+            return;
+        }
+        let left = sweep(&self.folder).and_then(|()| below(&self.folder));
+        // The driver's own socket goes with its process.
+        match left.map(|left| left.into_iter().filter(|it| !matches!(it, Left::Socket(_)))) {
+            Ok(left) => left.for_each(|it| eprintln!("could not be taken away: {it:?}")),
+            Err(error) => eprintln!("not everything could be taken away: {error:#}"),
         }
     }
 }

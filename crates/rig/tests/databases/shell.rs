@@ -28,6 +28,8 @@ impl Shell {
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // A client whose server is killed complains, as it is to.
+            .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
         let input = child.stdin.take().context("a pipe")?;
