@@ -49,6 +49,9 @@ impl Host {
 /// Paths of an orchestrator are absolute and plain: others would mean one place now and another one later.
 pub fn checked<'a>(field: &'static str, path: &'a str) -> Result<&'a Path, HostError> {
     let problem = |problem| HostError::Path { field, path: path.into(), problem };
+    if path.contains('\0') {
+        return Err(problem("it has a zero byte, which no path has"));
+    }
     let path = Path::new(path);
     if !path.is_absolute() {
         return Err(problem("it is not absolute"));

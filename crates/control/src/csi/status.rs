@@ -1,4 +1,5 @@
 //! What the site refuses, in the codes of gRPC; and the refusals of this layer.
+use attach::filesystem::FileSystemError;
 use attach::host::HostError;
 use tonic::{Code, Status};
 
@@ -80,10 +81,12 @@ pub fn unable(error: HostError) -> Status {
         | HostError::Foreign { .. }
         | HostError::BlankReadOnly
         | HostError::Twin { .. }
-        | HostError::NoWay(_) => Code::FailedPrecondition,
+        | HostError::NoWay(_)
+        // Nothing here can mend it: somebody has to look at it.
+        | HostError::FileSystem(FileSystemError::Damaged { .. }) => Code::FailedPrecondition,
         HostError::Start(_) => Code::Unavailable,
         HostError::System { .. }
-        | HostError::FileSystem(_)
+        | HostError::FileSystem(FileSystemError::Device { .. } | FileSystemError::Tool(_))
         | HostError::Record(_)
         | HostError::Order(_)
         | HostError::Way(_)
@@ -99,45 +102,4 @@ impl From<ParameterError> for Status {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_code_of_the_api_has_one_of_grpc() {
-        for (of_api, of_grpc) in [
-            (api::Code::Invalid, Code::InvalidArgument),
-            (api::Code::NotFound, Code::NotFound),
-            (api::Code::AlreadyExists, Code::AlreadyExists),
-            (api::Code::Busy, Code::Aborted),
-            (api::Code::OutOfSpace, Code::ResourceExhausted),
-            (api::Code::OutOfRange, Code::OutOfRange),
-            (api::Code::InUse, Code::FailedPrecondition),
-            (api::Code::Unavailable, Code::Unavailable),
-            (api::Code::Unauthenticated, Code::Unauthenticated),
-            (api::Code::Forbidden, Code::PermissionDenied),
-            (api::Code::Internal, Code::Internal),
-        ] {
-            let status = refused(ApiError::new(of_api, "because"));
-            assert_eq!(status.code(), of_grpc, "{of_api:?}");
-            assert!(status.message().contains("because"), "{status}");
-        }
-    }
-
-    #[test]
-    fn a_refused_token_is_ours_and_a_refused_credential_the_callers() {
-        let error = ApiError::new(api::Code::Unauthenticated, "no");
-        assert!(refused(error.clone()).message().contains("token of this driver"));
-        let error = ApiError { field: Some("credential".into()), ..error };
-        let status = refused(error);
-        assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "no"));
-    }
-
-    #[test]
-    fn what_is_missing_is_no_refusal_where_nothing_is_wanted() {
-        let missing = ApiError::not_found("volume", "x");
-        assert_eq!(unless_missing::<()>(Err(missing)).unwrap(), None);
-        assert_eq!(unless_missing(Ok(1)).unwrap(), Some(1));
-        let busy = unless_missing::<()>(Err(ApiError::busy("volume", "x"))).unwrap_err();
-        assert_eq!(busy.code(), Code::Aborted);
-    }
-}
+mod tests;

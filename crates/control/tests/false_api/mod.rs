@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use control::api::{ApiError, Code};
-use control::csi::{Host, Options, Part, Site, serve};
+use control::csi::{Host, Machine, Options, Part, Site, serve};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -133,14 +133,19 @@ impl Driver {
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("token"), format!("{TOKEN}\n")).unwrap();
         let api = FalseApi::default();
+        api.answer("POST /v1/hosts", host());
         let token_file = folder.join("token");
         let site = Site { api: api.start().await, token_file, trust: None };
         let place = [("zone".to_owned(), "a".to_owned())].into();
         let host = Host { name: "worker-1".into(), place };
+        // Nothing is attached here: there is nobody who could be reached.
+        let state = folder.join("attachments");
+        let on_machine = attach::Host { state, program: "/nonexistent".into() };
+        let machine = Machine { host: on_machine, way: None, ca: None };
         let part = match mode {
             Mode::Controller => Part::Controller(site),
-            Mode::Node => Part::Node(host, None),
-            Mode::All => Part::All(site, host),
+            Mode::Node => Part::Node(site, host, machine),
+            Mode::All => Part::All(site, host, machine),
         };
         let options = Options { part, socket: folder.join("csi.sock") };
         let (stop, stopped) = oneshot::channel::<()>();
@@ -175,6 +180,13 @@ pub const OTHER: &str = "00000000000000000000000000000a02";
 pub const SNAPSHOT: &str = "00000000000000000000000000000b01";
 pub const LATER: &str = "00000000000000000000000000000b02";
 pub const GROUP: &str = "00000000000000000000000000000c01";
+
+/// What a machine becomes that says that it is there.
+fn host() -> Value {
+    json!({
+        "name": "worker-1", "initiator": "iqn.w", "topology": {}, "createdMs": 1, "seenMs": 1,
+    })
+}
 
 pub fn volume(uid: &str) -> Value {
     json!({
