@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -19,6 +20,10 @@ const MARK_BLOCK: usize = 4096;
 const ENDS: u64 = 4 << 20;
 /// The byte of an XFS superblock that says that `mkfs.xfs` has not finished.
 const XFS_IN_PROGRESS: usize = 126;
+
+/// Where the superblock of an ext4, at 1024, has its state; and the bit by which the kernel says that it found an error.
+const EXT4_STATE: usize = 1024 + 0x3a;
+const EXT4_ERROR: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -141,7 +146,8 @@ pub fn make(device: &Path, kind: Kind) -> Result<()> {
     let mark = || {
         let mut block = vec![0; MARK_BLOCK];
         block[..MARK.len()].copy_from_slice(MARK);
-        let mut file = OpenOptions::new().write(true).open(device)?;
+        // Alone: a tool that a killed driver started may still be at it.
+        let mut file = OpenOptions::new().write(true).custom_flags(libc::O_EXCL).open(device)?;
         file.write_all(&block)?;
         file.sync_all()
     };
@@ -157,10 +163,11 @@ pub fn make(device: &Path, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Mends what its journal can mend. What is worse is an error, and stays as it is.
+/// Mends an ext4 in which its kernel has found an error. What its tool cannot mend safely is an error.
 pub fn check(device: &Path, kind: Kind) -> Result<()> {
-    // The others replay their logs when they are mounted, and refuse what they cannot.
-    if kind != Kind::Ext4 {
+    // All of them replay their logs when they are mounted, and refuse what they cannot. A tool that looks first
+    // is more hazard than help: where it does not find the journal of an ext4, it drops it.
+    if kind != Kind::Ext4 || !has_errors(&head(device)?) {
         return Ok(());
     }
     let checked = tools::run("e2fsck", &["-p".as_ref(), device.as_ref()])?;
@@ -169,6 +176,11 @@ pub fn check(device: &Path, kind: Kind) -> Result<()> {
         Some(0..=2) => Ok(()),
         _ => Err(damaged(device, kind, &tools::failed("e2fsck", &checked).to_string())),
     }
+}
+
+/// Whether the superblock of an ext4 says so.
+fn has_errors(head: &[u8]) -> bool {
+    head.get(EXT4_STATE..EXT4_STATE + 2).is_some_and(|state| state[0] & EXT4_ERROR != 0)
 }
 
 pub fn damaged(device: &Path, kind: Kind, words: &str) -> FileSystemError {

@@ -75,11 +75,37 @@ fn a_partition_table_is_something_else() {
     assert_eq!(found, Found::Other { what: "dos".into() });
 }
 
+/// As a kernel does it that finds one.
+fn note_error(device: &Path) {
+    let args = ["-w", "-R", "set_super_value state 3"].map(OsStr::new);
+    let args: Vec<&OsStr> = args.into_iter().chain([device.as_os_str()]).collect();
+    tools::must("debugfs", &args).expect("it comes with mkfs.ext4");
+}
+
+#[test]
+fn one_in_which_an_error_was_found_is_mended() {
+    let scratch = Scratch::new("errors");
+    make(&scratch.0, Kind::Ext4).expect("made");
+    note_error(&scratch.0);
+    assert!(has_errors(&head(&scratch.0).expect("it is there")));
+    check(&scratch.0, Kind::Ext4).expect("nothing else is wrong with it");
+    assert!(!has_errors(&head(&scratch.0).expect("it is there")));
+}
+
 #[test]
 fn a_damaged_one_is_refused_and_not_formatted_over() {
     let scratch = Scratch::new("damaged");
     make(&scratch.0, Kind::Ext4).expect("made");
     // Descriptors, bitmaps and inodes of the first group.
+    write(&scratch.0, 4096, &vec![0x5a; 1 << 20]);
+    write(&scratch.0, SIZE / 2, b"somebody's data");
+    // Its tool is not let at it before its kernel has found an error: a mount finds it, and refuses.
+    let before = fs::read(&scratch.0).expect("it is there");
+    check(&scratch.0, Kind::Ext4).expect("it says that it is sound");
+    assert!(before == fs::read(&scratch.0).expect("it is there"));
+    let scratch = Scratch::new("damaged-and-noted");
+    make(&scratch.0, Kind::Ext4).expect("made");
+    note_error(&scratch.0);
     write(&scratch.0, 4096, &vec![0x5a; 1 << 20]);
     write(&scratch.0, SIZE / 2, b"somebody's data");
     let refused = check(&scratch.0, Kind::Ext4).expect_err("it is damaged");
