@@ -98,7 +98,8 @@ pub fn mount_device(
 ) -> io::Result<()> {
     let (mut flags, of_kind) = split(options);
     flags.set(MountFlags::RDONLY, read_only);
-    let options = std::ffi::CString::new(of_kind).map_err(io::Error::other)?;
+    // What the kernel would say of a zero byte, if that could be told to it.
+    let options = std::ffi::CString::new(of_kind).map_err(|_| rustix::io::Errno::INVAL)?;
     Ok(mount(device, path, kind, flags, &*options)?)
 }
 
@@ -142,6 +143,11 @@ pub fn bind(from: &Path, to: &Path, read_only: bool) -> io::Result<()> {
 /// Fails with `ResourceBusy` while somebody works in it.
 pub fn unmount_at(path: &Path) -> io::Result<()> {
     Ok(unmount(path, UnmountFlags::NOFOLLOW)?)
+}
+
+/// Out of sight at once, and a FUSE file system answers everything with an error from now on.
+pub fn abort(path: &Path) -> io::Result<()> {
+    Ok(unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
 }
 
 /// Out of sight at once; whoever works in it goes on.

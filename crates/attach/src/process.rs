@@ -1,7 +1,8 @@
 //! The process of one attachment. It outlives whoever started it, and ends when it is told to.
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -43,7 +44,7 @@ pub fn run(
     whereabouts: impl FnOnce(&Record) -> Result<Box<dyn Whereabouts>, String>,
 ) -> Result<(), ProcessError> {
     let folder = Folder(folder.to_owned());
-    let _lock = lock(&folder).map_err(ProcessError::Lock)?;
+    let _lock = lock(&folder, rustix::stdio::stdin()).map_err(ProcessError::Lock)?;
     let record = folder.read()?.ok_or_else(|| ProcessError::NoRecord(folder.0.clone()))?;
     // Whoever kills the group of the plugin does not mean this process.
     if let Err(error) = rustix::process::setsid() {
@@ -65,9 +66,13 @@ pub fn run(
     Ok(())
 }
 
-/// Until this process ends.
-fn lock(folder: &Folder) -> io::Result<fs::File> {
-    let file = fs::File::create(folder.process_lock())?;
+/// Until this process ends. Whoever started it has locked the file already, and handed it over as its input.
+fn lock(folder: &Folder, input: BorrowedFd<'_>) -> io::Result<fs::File> {
+    let file = fs::File::from(input.try_clone_to_owned()?);
+    let (handed, wanted) = (file.metadata()?, fs::metadata(folder.process_lock())?);
+    if (handed.dev(), handed.ino()) != (wanted.dev(), wanted.ino()) {
+        return Err(io::Error::other("its lock was not handed over"));
+    }
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
 }

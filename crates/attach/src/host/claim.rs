@@ -31,7 +31,7 @@ pub struct Claim {
 #[derive(Clone, Debug)]
 pub enum Current {
     Nothing,
-    Live(Record, Status),
+    Live(Box<Record>, Status),
 }
 
 impl Claim {
@@ -43,19 +43,26 @@ impl Claim {
         let failed = HostError::system(format!("the folder {}", host.state.display()));
         let lock = lock(&host.state, uid).map_err(failed)?;
         let lock = lock.ok_or_else(|| HostError::Busy { uid: uid.into() })?;
-        let folder = Folder::of(&host.state, uid);
-        Ok(Claim { host: host.clone(), uid: uid.into(), folder, _lock: lock })
+        // The kernel tells of files and mounts without links.
+        let failed = HostError::system(format!("the folder {}", host.state.display()));
+        let state = host.state.canonicalize().map_err(failed)?;
+        let folder = Folder::of(&state, uid);
+        let host = Host { state, program: host.program.clone() };
+        Ok(Claim { host, uid: uid.into(), folder, _lock: lock })
     }
 
     /// What there is. Remains that nobody uses are removed; an attachment that has ended and is still used is
     /// an error: whoever uses it has to leave before there can be a fresh one (P8).
     pub fn current(&self) -> Result<Current, HostError> {
-        let Some(record) = self.folder.read()? else { return Ok(Current::Nothing) };
+        let Some(record) = self.folder.read()? else {
+            self.forget()?;
+            return Ok(Current::Nothing);
+        };
         let lost = match self.ask() {
             Ok(status) => match &status.health {
                 Health::Ended { reason } => reason.clone(),
                 Health::Up { .. } | Health::Away { .. } => {
-                    return Ok(Current::Live(record, status));
+                    return Ok(Current::Live(Box::new(record), status));
                 }
             },
             Err(error) => error.to_string(),
@@ -71,7 +78,7 @@ impl Claim {
     /// One that lives; otherwise an error.
     pub fn live(&self) -> Result<(Record, Status), HostError> {
         match self.current()? {
-            Current::Live(record, status) => Ok((record, status)),
+            Current::Live(record, status) => Ok((*record, status)),
             Current::Nothing => Err(HostError::NotAttached { uid: self.uid.clone() }),
         }
     }
@@ -108,7 +115,7 @@ impl Claim {
     /// Gives the device back, flushed. Fails while somebody uses it. Nothing to do is no error.
     pub fn detach(&self) -> Result<(), HostError> {
         if self.folder.read()?.is_none() {
-            return Ok(());
+            return self.forget();
         }
         let used = self.used()?;
         if !used.is_empty() {
@@ -117,11 +124,19 @@ impl Claim {
         self.give_back()
     }
 
+    /// A folder without a record: somebody was killed before anything was done, or after all was undone.
+    fn forget(&self) -> Result<(), HostError> {
+        Ok(self.folder.remove()?)
+    }
+
     /// The process first; what it leaves, or one that was killed left, afterwards.
     fn give_back(&self) -> Result<(), HostError> {
         if is_running(&self.folder) {
+            // One that is just beginning hears nothing yet; whatever it answers, it is to stop.
+            let _ = self.ask();
             match orders::tell(&self.folder.orders(), Order::Stop) {
-                Ok(_) | Err(orders::OrderError::Gone(_)) => {}
+                Ok(_) => {}
+                Err(orders::OrderError::Gone(_)) => self.let_go()?,
                 Err(error) => return Err(error.into()),
             }
             self.await_end()?;
@@ -130,6 +145,17 @@ impl Claim {
             ways::clean(&record, &self.folder)?;
         }
         Ok(self.folder.remove()?)
+    }
+
+    /// A process that was killed while it opened its own file waits for itself, and never ends: what it waits for
+    /// fails then. Nobody uses the device.
+    pub(super) fn let_go(&self) -> Result<(), HostError> {
+        let at = self.folder.fuse();
+        let failed = || HostError::system(format!("unmounting {}", at.display()));
+        match mounts::is_mount_point(&at).map_err(failed())? {
+            true => mounts::abort(&at).map_err(failed()),
+            false => Ok(()),
+        }
     }
 
     fn await_end(&self) -> Result<(), HostError> {
