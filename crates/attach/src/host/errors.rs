@@ -29,6 +29,12 @@ pub enum HostError {
     Used { used: Vec<PathBuf> },
     #[error("{} has something else mounted ({by}): it is not touched", path.display())]
     Occupied { path: PathBuf, by: String },
+    #[error("{} cannot be unmounted, somebody works in it: end that, then ask again", path.display())]
+    Worked { path: PathBuf },
+    #[error("{} is no mount and not empty: what is in it is somebody's, and it stays", path.display())]
+    NotEmpty { path: PathBuf },
+    #[error("{} does not take these mount options: {options}", kind)]
+    Options { kind: &'static str, options: String },
     #[error("the volume is at {} already, in another way: {difference}", path.display())]
     Different { path: PathBuf, difference: &'static str },
     #[error("the volume {uid} is not attached to this machine")]

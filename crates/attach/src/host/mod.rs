@@ -46,6 +46,13 @@ impl Host {
     }
 }
 
+/// Without links, as the kernel tells of mounts. Of the last part of it nothing is assumed: it need not be there.
+fn resolved(path: &Path) -> PathBuf {
+    let whole = |(folder, name): (&Path, _)| Some(folder.canonicalize().ok()?.join(name));
+    // A folder that does not exist has nothing mounted, by any name.
+    path.parent().zip(path.file_name()).and_then(whole).unwrap_or_else(|| path.to_owned())
+}
+
 /// Paths of an orchestrator are absolute and plain: others would mean one place now and another one later.
 pub fn checked<'a>(field: &'static str, path: &'a str) -> Result<&'a Path, HostError> {
     let problem = |problem| HostError::Path { field, path: path.into(), problem };

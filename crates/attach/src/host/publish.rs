@@ -1,9 +1,10 @@
 //! Publishing: a staged volume, or its device, where a workload looks for it.
-use std::fs::{self, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Claim, HostError};
+use super::stage::unmount;
+use super::{Claim, HostError, resolved};
 use crate::mounts;
 use crate::orders::Status;
 
@@ -20,6 +21,8 @@ pub struct Publish<'a> {
 
 impl Claim {
     pub fn publish(&self, status: &Status, wanted: &Publish) -> Result<(), HostError> {
+        let (staged, to) = (wanted.staged.map(resolved), resolved(wanted.to));
+        let wanted = &Publish { staged: staged.as_deref(), to: &to, ..wanted.clone() };
         let from = match wanted.staged {
             Some(staged) => {
                 let at = self.ours_at(staged)?;
@@ -64,11 +67,11 @@ impl Claim {
 
     /// Takes it from there, and removes the place. Nothing there is no error.
     pub fn unpublish(&self, from: &Path) -> Result<(), HostError> {
-        let failed = || HostError::system(format!("unpublishing {}", from.display()));
+        let from = &resolved(from);
         while self.ours_at(from)?.is_some() {
-            mounts::unmount_at(from).map_err(failed())?;
+            unmount(from)?;
         }
-        remove_place(from).map_err(failed())
+        remove_place(from)
     }
 }
 
@@ -77,7 +80,13 @@ fn make_place(at: &Path, is_folder: bool) -> Result<bool, HostError> {
     let field = "target_path";
     let failed = || HostError::system(format!("{field}: {}", at.display()));
     match fs::symlink_metadata(at) {
-        Ok(there) if is_folder == there.is_dir() && !there.is_symlink() => return Ok(false),
+        Ok(there) if is_folder == there.is_dir() && there.is_file() != is_folder => {
+            // Hidden behind a mount, nobody would find what is in it; and afterwards it could not be removed.
+            let problem = "it is there and not empty";
+            let is_empty = is_empty(at, &there).map_err(failed())?;
+            let full = || HostError::Path { field, path: at.into(), problem };
+            return if is_empty { Ok(false) } else { Err(full()) };
+        }
         Ok(_) => {
             let problem =
                 if is_folder { "it is there and no folder" } else { "it is there and no file" };
@@ -97,16 +106,25 @@ fn make_place(at: &Path, is_folder: bool) -> Result<bool, HostError> {
     made.map_err(failed()).map(|()| true)
 }
 
+fn is_empty(at: &Path, there: &Metadata) -> io::Result<bool> {
+    match there.is_dir() {
+        true => Ok(fs::read_dir(at)?.next().is_none()),
+        false => Ok(there.is_file() && there.len() == 0),
+    }
+}
+
 /// Only if it is empty: what is in it is somebody's.
-fn remove_place(at: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(at) {
-        Ok(there) if there.is_dir() => fs::remove_dir(at),
-        Ok(there) if there.is_file() && there.len() == 0 => fs::remove_file(at),
-        Ok(_) => Err(io::Error::other("it is no mount, and not empty: it is not removed")),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+fn remove_place(at: &Path) -> Result<(), HostError> {
+    let removed = fs::symlink_metadata(at).and_then(|there| match is_empty(at, &there)? {
+        true if there.is_dir() => fs::remove_dir(at),
+        true => fs::remove_file(at),
+        false => Err(io::ErrorKind::DirectoryNotEmpty.into()),
+    });
+    match removed.map_err(|error| (error.kind(), error)) {
+        Ok(()) | Err((io::ErrorKind::NotFound, _)) => Ok(()),
+        Err((io::ErrorKind::DirectoryNotEmpty, _)) => Err(HostError::NotEmpty { path: at.into() }),
+        Err((_, error)) => {
+            Err(HostError::System { what: format!("removing {}", at.display()), error })
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Staging: the volume's file system at one place of the machine.
 use std::path::Path;
+use std::{fs, io};
 
 use super::claim::number;
-use super::{Claim, HostError};
+use super::{Claim, HostError, resolved};
 use crate::filesystem::{self, Found, Kind};
 use crate::mounts;
 use crate::orders::Status;
@@ -22,14 +23,16 @@ impl Claim {
     /// Mounts an attached volume, with a file system that is made if there is none.
     pub fn stage(&self, status: &Status, wanted: &Stage) -> Result<(), HostError> {
         let device = Path::new(&status.device);
+        let wanted = &Stage { path: &resolved(wanted.path), ..wanted.clone() };
         let at = wanted.path;
-        if !at.is_dir() {
+        if !fs::symlink_metadata(at).is_ok_and(|there| there.is_dir()) {
             let problem = "it is no folder; whoever stages makes one first";
             return Err(HostError::Path { field: "staging_target_path", path: at.into(), problem });
         }
         if self.is_staged(device, wanted)? {
             return Ok(());
         }
+        self.is_no_device()?;
         let (kind, uuid) = self.file_system(device, wanted)?;
         if kind != wanted.kind {
             let found = kind.name().to_owned();
@@ -42,12 +45,33 @@ impl Claim {
         options.extend(beside_twins(kind, &uuid)?);
         let mounted = mounts::mount_device(device, at, kind.name(), wanted.read_only, &options);
         mounted.map_err(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) if !wanted.options.is_empty() => {
+                HostError::Options { kind: kind.name(), options: wanted.options.join(",") }
+            }
             // Words for: this is no file system, or one that cannot be read.
-            Some(libc::EINVAL | libc::EUCLEAN | libc::EBADMSG) if options.is_empty() => {
+            Some(libc::EINVAL | libc::EUCLEAN | libc::EBADMSG) => {
                 filesystem::damaged(device, kind, &error.to_string()).into()
             }
             _ => HostError::System { what: format!("mounting at {}", at.display()), error },
         })
+    }
+
+    /// As a device it is nowhere in particular; but whoever wants that must not get a mount.
+    pub fn stage_device(&self, at: &Path) -> Result<(), HostError> {
+        let at = &resolved(at);
+        match self.ours_at(at)? {
+            None => Ok(()),
+            Some(_) => Err(HostError::Different { path: at.into(), difference: "it is mounted" }),
+        }
+    }
+
+    /// Somebody who has it as a device writes to it as he likes.
+    fn is_no_device(&self) -> Result<(), HostError> {
+        let mut mounts = self.mounts()?.into_iter();
+        match mounts.find(|mount| Kind::named(&mount.kind).is_none()) {
+            None => Ok(()),
+            Some(mount) => Err(HostError::Different { path: mount.at, difference: "as a device" }),
+        }
     }
 
     fn is_staged(&self, device: &Path, wanted: &Stage) -> Result<bool, HostError> {
@@ -90,19 +114,21 @@ impl Claim {
 
     /// Takes it from there. Nothing there is no error; somebody else's mount is left alone.
     pub fn unstage(&self, at: &Path) -> Result<(), HostError> {
+        let at = &resolved(at);
         let failed = || HostError::system(format!("unmounting {}", at.display()));
         while let Some(mounted) = mounts::at(at).map_err(failed())? {
             let ours = self.mounts()?;
             if !ours.contains(&mounted) {
                 return Err(HostError::Occupied { path: at.into(), by: mounted.source });
             }
-            mounts::unmount_at(at).map_err(failed())?;
+            unmount(at)?;
         }
         Ok(())
     }
 
     /// Takes it from there and gives the device back, unless somebody else has it still.
     pub fn unstage_and_detach(&self, at: &Path) -> Result<(), HostError> {
+        let at = &resolved(at);
         let used: Vec<_> = self.used()?.into_iter().filter(|used| used != at).collect();
         if !used.is_empty() {
             return Err(HostError::Used { used });
@@ -131,6 +157,14 @@ impl Claim {
             mounted => Ok(mounted),
         }
     }
+}
+
+/// A mount of ours.
+pub(super) fn unmount(at: &Path) -> Result<(), HostError> {
+    mounts::unmount_at(at).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => HostError::Worked { path: at.into() },
+        _ => HostError::System { what: format!("unmounting {}", at.display()), error },
+    })
 }
 
 /// Btrfs has numbers of its own for its mounts: it is told by its source.

@@ -1,7 +1,9 @@
 //! How full a volume is here, and making it larger.
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 
-use super::{Claim, HostError};
+use super::{Claim, HostError, resolved};
 use crate::filesystem::{self, Kind};
 use crate::mounts::Mount;
 use crate::orders::{self, Health, Order};
@@ -22,17 +24,30 @@ pub struct Usage {
     pub trouble: Option<String>,
 }
 
+/// Of a device, as the kernel has it.
+fn size(device: &Path) -> io::Result<u64> {
+    File::open(device)?.seek(SeekFrom::End(0))
+}
+
 impl Claim {
     /// Of what is staged or published at this path.
     pub fn usage(&self, at: &Path) -> Result<Usage, HostError> {
+        let at = &resolved(at);
         let mounted = self.there(at)?;
-        let (record, status) = self.live()?;
-        let trouble = match &status.health {
-            Health::Up { .. } => None,
-            Health::Away { reason, .. } | Health::Ended { reason } => Some(reason.clone()),
+        // One that is lost has figures too, and whoever asks for them is to know that it is.
+        let (read_only, trouble) = match self.live() {
+            Ok((record, status)) => match status.health {
+                Health::Up { .. } => (record.read_only, None),
+                Health::Away { reason, .. } | Health::Ended { reason } => {
+                    (record.read_only, Some(reason))
+                }
+            },
+            Err(error @ HostError::Lost { .. }) => (false, Some(error.to_string())),
+            Err(error) => return Err(error),
         };
         if Kind::named(&mounted.kind).is_none() {
-            let bytes = Figures { total: status.size, available: 0, used: status.size };
+            let size = size(at).map_err(HostError::system(at.display().to_string()))?;
+            let bytes = Figures { total: size, available: 0, used: size };
             return Ok(Usage { bytes, inodes: None, trouble });
         }
         let figures = rustix::fs::statvfs(at).map_err(std::io::Error::from);
@@ -48,7 +63,7 @@ impl Claim {
             used: of.f_files.saturating_sub(of.f_ffree),
         });
         let trouble = trouble.or_else(|| {
-            let shut = mounted.is_shut && !record.read_only;
+            let shut = mounted.is_shut && !read_only;
             shut.then(|| "the file system has shut itself for writing after an error".into())
         });
         Ok(Usage { bytes, inodes, trouble })
@@ -60,6 +75,7 @@ impl Claim {
 
     /// The device is as large as the volume is by now, and so is the file system at this path. The device's size.
     pub fn expand(&self, at: &Path) -> Result<u64, HostError> {
+        let at = &resolved(at);
         let mounted = self.there(at)?;
         self.live()?;
         let status = orders::tell(&self.folder.orders(), Order::Resize)?;

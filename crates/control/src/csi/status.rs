@@ -1,4 +1,6 @@
 //! What the site refuses, in the codes of gRPC; and the refusals of this layer.
+use std::io::ErrorKind;
+
 use attach::filesystem::FileSystemError;
 use attach::host::HostError;
 use tonic::{Code, Status};
@@ -70,11 +72,19 @@ pub fn not_yet(what: impl std::fmt::Display) -> Status {
 pub fn unable(error: HostError) -> Status {
     let code = match &error {
         HostError::Busy { .. } => Code::Aborted,
-        HostError::Path { .. } => Code::InvalidArgument,
+        // A tool of a driver that was killed has it still: it comes to its end.
+        HostError::FileSystem(FileSystemError::Device { error, .. })
+            if error.kind() == ErrorKind::ResourceBusy =>
+        {
+            Code::Aborted
+        }
+        HostError::Path { .. } | HostError::Options { .. } => Code::InvalidArgument,
         HostError::NotAttached { .. } | HostError::NotThere { .. } => Code::NotFound,
         HostError::Different { .. } => Code::AlreadyExists,
         HostError::Lost { .. }
         | HostError::Used { .. }
+        | HostError::Worked { .. }
+        | HostError::NotEmpty { .. }
         | HostError::Occupied { .. }
         | HostError::NotStaged { .. }
         | HostError::SingleWriter { .. }

@@ -194,16 +194,26 @@ impl NodeService {
     /// Attaches it, and mounts it unless a device is all that is wanted.
     async fn stage(&self, volume: &Volume, wanted: Stage) -> Result<Attachment, Status> {
         let kind = requests::kind(&wanted, volume)?;
+        // The target would say no, but only after it was asked for a while.
+        if volume.chap_user.is_some() && wanted.credential.is_none() {
+            return Err(Status::unauthenticated(
+                "the volume has credentials, and there are no secrets",
+            ));
+        }
+        // An orchestrator that has it attached for reading may still say that it is a writer's.
+        let read_only = wanted.read_only || is_read_only(volume, &self.host.name);
+        let wanted = Stage { read_only, ..wanted };
         let (claim, attached, is_new) = self.attached(volume, &wanted).await?;
         blocking(move || {
-            let Some(mount) = wanted.mount else { return Ok(attached) };
-            let stage = attach::host::Stage {
-                path: &wanted.path,
-                kind,
-                read_only: wanted.read_only,
-                options: mount.flags,
+            let staged = match wanted.mount {
+                None => claim.stage_device(&wanted.path),
+                Some(mount) => {
+                    let (path, options) = (&*wanted.path, mount.flags);
+                    let stage = attach::host::Stage { path, kind, read_only, options };
+                    claim.stage(&attached, &stage)
+                }
             };
-            let staged = claim.stage(&attached, &stage).inspect_err(|_| {
+            let staged = staged.inspect_err(|_| {
                 if is_new {
                     // Nothing is left of what failed; the first error is the one to tell.
                     let _ = claim.detach();
@@ -227,7 +237,11 @@ impl NodeService {
             Ok((claim, current))
         })
         .await?;
-        if let Current::Live(_, attached) = current {
+        if let Current::Live(record, attached) = current {
+            if record.read_only && !wanted.read_only {
+                let difference = "it is attached for reading only";
+                return Err(unable(HostError::Different { path: wanted.path.clone(), difference }));
+            }
             return Ok((claim, attached, false));
         }
         let choice = choose(volume, self.machine.way).map_err(unable)?;
@@ -241,7 +255,7 @@ impl NodeService {
             stage,
             way: choice.way,
             why: choice.why,
-            read_only: is_read_only(volume, &self.host.name) || wanted.read_only,
+            read_only: wanted.read_only,
             patience_ms: patience_ms(volume),
             secret: wanted.credential.clone().map(secret),
             site: SiteAt {

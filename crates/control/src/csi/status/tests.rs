@@ -67,6 +67,9 @@ fn every_trouble_of_a_machine_has_a_code() {
             "/at",
         ),
         (HostError::Used { used: vec![at(), at()] }, FailedPrecondition, "/at, /at"),
+        (HostError::Worked { path: at() }, FailedPrecondition, "/at"),
+        (HostError::NotEmpty { path: at() }, FailedPrecondition, "/at"),
+        (HostError::Options { kind: "xfs", options: "x=y".into() }, InvalidArgument, "x=y"),
         (HostError::Occupied { path: at(), by: "tmpfs".into() }, FailedPrecondition, "tmpfs"),
         (HostError::Different { path: at(), difference: "how" }, AlreadyExists, "how"),
         (HostError::NotAttached { uid: uid() }, NotFound, "a01"),
@@ -81,6 +84,14 @@ fn every_trouble_of_a_machine_has_a_code() {
         (
             HostError::FileSystem(FileSystemError::Device { device: at(), error: error() }),
             Internal,
+            "/at",
+        ),
+        (
+            HostError::FileSystem(FileSystemError::Device {
+                device: at(),
+                error: io::ErrorKind::ResourceBusy.into(),
+            }),
+            Aborted,
             "/at",
         ),
         (HostError::Record(RecordError::File { path: at(), error: error() }), Internal, "/at"),
