@@ -31,7 +31,7 @@ pub struct Claim {
 #[derive(Clone, Debug)]
 pub enum Current {
     Nothing,
-    Live(Box<Record>, Status),
+    Live(Box<(Record, Status)>),
 }
 
 impl Claim {
@@ -62,7 +62,7 @@ impl Claim {
             Ok(status) => match &status.health {
                 Health::Ended { reason } => reason.clone(),
                 Health::Up { .. } | Health::Away { .. } => {
-                    return Ok(Current::Live(Box::new(record), status));
+                    return Ok(Current::Live(Box::new((record, status))));
                 }
             },
             Err(error) => error.to_string(),
@@ -78,7 +78,7 @@ impl Claim {
     /// One that lives; otherwise an error.
     pub fn live(&self) -> Result<(Record, Status), HostError> {
         match self.current()? {
-            Current::Live(record, status) => Ok((*record, status)),
+            Current::Live(live) => Ok(*live),
             Current::Nothing => Err(HostError::NotAttached { uid: self.uid.clone() }),
         }
     }

@@ -237,7 +237,8 @@ impl NodeService {
             Ok((claim, current))
         })
         .await?;
-        if let Current::Live(record, attached) = current {
+        if let Current::Live(live) = current {
+            let (record, attached) = *live;
             if record.read_only && !wanted.read_only {
                 let difference = "it is attached for reading only";
                 return Err(unable(HostError::Different { path: wanted.path.clone(), difference }));
