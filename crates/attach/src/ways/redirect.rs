@@ -104,7 +104,9 @@ fn answer(request: &[u8; HEAD_LEN], found: Result<SocketAddr, String>) -> Vec<u8
     answer[0] = LOGIN_RESPONSE;
     // The stages that the request was for; without the bit that says that the login goes on.
     answer[1] = request[1] & 0x0f;
-    answer[5..8].copy_from_slice(&(data.len() as u32).to_be_bytes()[1..]);
+    answer[5..8].copy_from_slice(
+        &u32::try_from(data.len()).expect("an address is short").to_be_bytes()[1..],
+    );
     // The session's number and the task's tag are the initiator's.
     answer[8..20].copy_from_slice(&request[8..20]);
     let command = u32::from_be_bytes([request[24], request[25], request[26], request[27]]);

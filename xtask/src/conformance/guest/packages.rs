@@ -13,14 +13,8 @@ use crate::shell;
 const KERNEL: &str = "linux-image-cloud-amd64";
 
 /// Programs, and those of their libraries that a machine may lack.
-const CLIENTS: [&str; 6] = [
-    "open-iscsi",
-    "libisns0",
-    "libkmod2",
-    "libopeniscsiusr",
-    "libnl-3-200",
-    "libnl-genl-3-200",
-];
+const CLIENTS: [&str; 6] =
+    ["open-iscsi", "libisns0", "libkmod2", "libopeniscsiusr", "libnl-3-200", "libnl-genl-3-200"];
 
 /// The names of the folders that the run goes by.
 const LIST: &str = "list";
