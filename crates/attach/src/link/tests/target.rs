@@ -159,7 +159,8 @@ impl Target {
     }
 
     fn perform(&self, head: &[u8], payload: &[u8]) -> Vec<u8> {
-        let (at, len) = (u64_at(head, 16) as usize, u32_at(head, 24) as usize);
+        let at = usize::try_from(u64_at(head, 16)).expect("an offset within memory");
+        let len = u32_at(head, 24) as usize;
         self.with(|inside| {
             let Some(range) = inside.data.get_mut(at..at + len) else { return reply(head, 22) };
             let mut answer = reply(head, 0);
@@ -228,7 +229,7 @@ fn said(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     let mut reply = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
     reply.extend(option.to_be_bytes());
     reply.extend(kind.to_be_bytes());
-    reply.extend((data.len() as u32).to_be_bytes());
+    reply.extend(u32::try_from(data.len()).expect("a short one").to_be_bytes());
     reply.extend_from_slice(data);
     reply
 }

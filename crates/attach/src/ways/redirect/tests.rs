@@ -15,7 +15,7 @@ fn login(portal: &Portal) -> (u8, [u8; 2], String) {
     let mut request = vec![0; HEAD_LEN];
     request[0] = 0x40 | LOGIN_REQUEST;
     let text = b"InitiatorName=iqn.x\0TargetName=iqn.y\0";
-    request[7] = text.len() as u8;
+    request[7] = u8::try_from(text.len()).expect("a short one");
     request[16..20].copy_from_slice(&[1, 2, 3, 4]);
     request.extend_from_slice(text);
     request.resize(HEAD_LEN + padded(text.len()), 0);
