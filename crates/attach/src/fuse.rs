@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use block::{ByteLen, ByteOffset};
@@ -76,24 +76,44 @@ impl VolumeFile {
         }
     }
 
-    /// All pieces of a range, one after the other: each is asked for when the one before is done.
-    fn pieces(
-        link: Arc<Link>,
-        at: u64,
-        left: u64,
-        make: fn(ByteOffset, ByteLen) -> Work,
-        done: ReplyEmpty,
-    ) {
-        if left == 0 {
+    /// All pieces of a range; answered with the last of them. They are all handed in here: answers come on the
+    /// thread that receives, and that must never send.
+    fn pieces(&self, at: u64, len: u64, make: fn(ByteOffset, ByteLen) -> Work, done: ReplyEmpty) {
+        if len == 0 {
             return done.ok();
         }
-        let now = left.min(PIECE_MAX);
-        let next = Arc::clone(&link);
-        let answer = move |result: Result<&[u8], Failure>| match result {
-            Ok(_) => VolumeFile::pieces(next, at + now, left - now, make, done),
-            Err(failure) => done.error(errno(failure)),
-        };
-        link.submit(make(ByteOffset(at), ByteLen(now)), Box::new(answer));
+        let count = len.div_ceil(PIECE_MAX);
+        let left = Arc::new(Mutex::new(Left { count, failure: None, done: Some(done) }));
+        for piece in 0..count {
+            let from = piece * PIECE_MAX;
+            let work = make(ByteOffset(at + from), ByteLen(PIECE_MAX.min(len - from)));
+            let left = Arc::clone(&left);
+            let answer = move |result: Result<&[u8], Failure>| Left::answered(&left, result.err());
+            self.link.submit(work, Box::new(answer));
+        }
+    }
+}
+
+/// Pieces without an answer.
+struct Left {
+    count: u64,
+    failure: Option<Failure>,
+    done: Option<ReplyEmpty>,
+}
+
+impl Left {
+    fn answered(this: &Mutex<Left>, failure: Option<Failure>) {
+        let mut left = this.lock().unwrap_or_else(PoisonError::into_inner);
+        left.count -= 1;
+        left.failure = left.failure.or(failure);
+        if left.count > 0 {
+            return;
+        }
+        match (left.done.take(), left.failure) {
+            (Some(done), None) => done.ok(),
+            (Some(done), Some(failure)) => done.error(errno(failure)),
+            (None, _) => unreachable!("the last piece is answered once"),
+        }
     }
 }
 
@@ -199,14 +219,13 @@ impl Filesystem for VolumeFile {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let link = Arc::clone(&self.link);
         let keep = libc::FALLOC_FL_KEEP_SIZE;
         if mode == libc::FALLOC_FL_PUNCH_HOLE | keep {
             let make = |at, len| Work::Discard { at, len };
-            VolumeFile::pieces(link, offset, length, make, reply);
+            self.pieces(offset, length, make, reply);
         } else if mode | keep == libc::FALLOC_FL_ZERO_RANGE | keep {
             let make = |at, len| Work::Zero { at, len };
-            VolumeFile::pieces(link, offset, length, make, reply);
+            self.pieces(offset, length, make, reply);
         } else {
             reply.error(Errno::EOPNOTSUPP);
         }

@@ -100,6 +100,13 @@ pub fn detach(device: &Path) -> Result<(), LoopError> {
     Ok(())
 }
 
+/// Whether it is a device of this file, and not of another one that came later.
+pub fn is_on(device: &Path, file: &Path) -> bool {
+    let name = device.file_name().unwrap_or_default().to_string_lossy();
+    let on = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+    on.is_ok_and(|on| Path::new(on.trim_end()) == file)
+}
+
 fn is_attached(device: &Path) -> bool {
     let name = device.file_name().unwrap_or_default().to_string_lossy();
     Path::new(&format!("/sys/block/{name}/loop/backing_file")).exists()

@@ -42,6 +42,8 @@ pub struct Status {
 pub enum Health {
     Up { target: String },
     Away { since_ms: u64, reason: String },
+    /// The target lets this machine in no more: the volume is not attached to it, as the site sees it.
+    Denied { reason: String },
     Ended { reason: String },
 }
 

@@ -60,7 +60,7 @@ impl Claim {
         };
         let lost = match self.ask() {
             Ok(status) => match &status.health {
-                Health::Ended { reason } => reason.clone(),
+                Health::Denied { reason } | Health::Ended { reason } => reason.clone(),
                 Health::Up { .. } | Health::Away { .. } => {
                     return Ok(Current::Live(Box::new((record, status))));
                 }

@@ -38,9 +38,9 @@ impl Claim {
         let (read_only, trouble) = match self.live() {
             Ok((record, status)) => match status.health {
                 Health::Up { .. } => (record.read_only, None),
-                Health::Away { reason, .. } | Health::Ended { reason } => {
-                    (record.read_only, Some(reason))
-                }
+                Health::Away { reason, .. }
+                | Health::Denied { reason }
+                | Health::Ended { reason } => (record.read_only, Some(reason)),
             },
             Err(error @ HostError::Lost { .. }) => (false, Some(error.to_string())),
             Err(error) => return Err(error),

@@ -39,6 +39,8 @@ pub enum HandshakeError {
     Strange(String),
     #[error("the target refused: {0}")]
     Refused(String),
+    #[error("the target does not let this machine in: {0}")]
+    Denied(String),
     #[error("the target does not know the volume's secret: it may be somebody else")]
     Unproved,
     #[error(
@@ -198,6 +200,9 @@ fn replies(
             option_reply::ACK => return Ok(()),
             option_reply::ERR_STAGE_LOST => return Err(HandshakeError::StageLost),
             option_reply::ERR_OLDER_CONNECTION => return Err(HandshakeError::Replaced),
+            option_reply::ERR_POLICY => {
+                return Err(HandshakeError::Denied(String::from_utf8_lossy(&data).into_owned()));
+            }
             refused if refused >> 31 == 1 => {
                 return Err(HandshakeError::Refused(String::from_utf8_lossy(&data).into_owned()));
             }

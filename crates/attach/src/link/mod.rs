@@ -51,6 +51,8 @@ pub enum State {
     Up { target: String },
     /// Since when, and why.
     Away { since: Instant, reason: String },
+    /// There is a target, and it lets this machine in no more. It may again.
+    Denied { reason: String },
     /// For good.
     Ended { reason: String },
 }
@@ -129,7 +131,8 @@ impl Link {
     pub fn refresh(&self) -> Result<Disk, HandshakeError> {
         let disk = connect::ask(&self.shared.plan)?;
         let mut known = locked(&self.shared.disk);
-        known.size = disk.size;
+        // A target that does not serve yet tells what it has on record; a volume never shrinks.
+        known.size = known.size.max(disk.size);
         Ok(*known)
     }
 
@@ -272,14 +275,25 @@ impl Shared {
                     return None;
                 }
                 Err(error) => {
-                    if let State::Away { reason, .. } = &mut *locked(&self.state) {
-                        *reason = error.to_string();
-                    }
+                    self.note(&error);
                     self.rest(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
         }
+    }
+
+    /// Why there is no connection.
+    fn note(&self, error: &HandshakeError) {
+        let reason = error.to_string();
+        let since = match *locked(&self.state) {
+            State::Away { since, .. } => since,
+            _ => Instant::now(),
+        };
+        self.set_state(match error {
+            HandshakeError::Denied(_) => State::Denied { reason },
+            _ => State::Away { since, reason },
+        });
     }
 
     fn fail_all(&self) {

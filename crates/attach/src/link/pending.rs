@@ -112,7 +112,14 @@ impl Pending {
         let patience = self.patience;
         let is_late = |entry: &Entry| now.saturating_duration_since(entry.since) > patience;
         let late = self.entries.values_mut().take_while(|entry| is_late(entry));
-        late.filter_map(|entry| entry.answer.take()).collect()
+        let give_up = |entry: &mut Entry| {
+            // Nobody will send it again, and a target that is away for hours would fill the memory.
+            if let Work::Write { .. } = *entry.work {
+                entry.work = Arc::new(Work::Flush);
+            }
+            entry.answer.take()
+        };
+        late.filter_map(give_up).collect()
     }
 
     /// Since when the oldest one waits.

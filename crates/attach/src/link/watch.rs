@@ -39,7 +39,8 @@ impl Shared {
     fn look_elsewhere(&self) {
         let State::Up { target } = locked(&self.state).clone() else { return };
         let Ok(found) = self.plan.whereabouts.find() else { return };
-        if found.nbd != target {
+        // The site took its time: somebody else may be connected by now.
+        if found.nbd != target && *locked(&self.state) == (State::Up { target }) {
             self.cut();
         }
     }

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use fuser::BackgroundSession;
 
-use super::{Attached, WayError, linked};
+use super::{Attached, WayError, linked, unused};
 use crate::link::{Link, Plan};
 use crate::orders::Health;
 use crate::record::{Folder, Record};
@@ -24,7 +24,13 @@ impl Attachment {
         let link = Arc::new(Link::open(plan, linked::REACH_MAX)?);
         let failed = |what| move |error| WayError::System { what, error };
         let at = folder.fuse();
-        fs::create_dir_all(&at).map_err(failed("the folder of the volume's file"))?;
+        // Never the folder above: if that is gone, so is this attachment.
+        match fs::create_dir(&at) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed("the folder of the volume's file")(error));
+            }
+            _ => {}
+        }
         let session = fuse::mount(Arc::clone(&link), &at);
         let session = session.map_err(failed("the volume's file cannot be served by FUSE"))?;
         let file = at.join(fuse::FILE);
@@ -44,7 +50,11 @@ impl Attached for Attachment {
     }
 
     fn health(&self) -> Health {
-        linked::health(&self.link)
+        match loops::is_on(&self.device, &self.file) {
+            true => linked::health(&self.link),
+            // Its number may be somebody else's by now.
+            false => Health::Ended { reason: "the loop device is gone".into() },
+        }
     }
 
     fn resize(&mut self) -> Result<(), WayError> {
@@ -52,12 +62,25 @@ impl Attached for Attachment {
         let failed = |error| WayError::System { what: "the volume's file", error };
         // So that the kernel asks how large the file is before it asks the file for its size.
         fs::metadata(&self.file).map_err(failed)?;
-        Ok(loops::resize(&self.device)?)
+        match loops::is_on(&self.device, &self.file) {
+            true => Ok(loops::resize(&self.device)?),
+            false => Err(WayError::Gone { device: self.device.clone() }),
+        }
     }
 
     fn close(&mut self) -> Result<(), WayError> {
-        loops::detach(&self.device)?;
+        // The device goes last: whatever fails before leaves everything as it was.
+        if loops::is_on(&self.device, &self.file) {
+            let file = unused(&self.device)?;
+            let synced = file.sync_all();
+            if !linked::is_over(&self.link) {
+                synced.map_err(|error| WayError::System { what: "the volume's device", error })?;
+            }
+        }
         linked::flush(&self.link)?;
+        if loops::is_on(&self.device, &self.file) {
+            loops::detach(&self.device)?;
+        }
         // Unmounts, and waits until nobody is answered any more.
         drop(self.session.take());
         self.link.stop();

@@ -17,8 +17,6 @@ use crate::tools;
 
 /// What the names of our targets begin with.
 const IQN: &str = "iqn.2026-11.io.pollux:";
-/// Our own settings of an initiator, beside those of the machine.
-const IFACE: &str = "pollux";
 /// The kernel shows a new disk within moments.
 const SHOWN_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -29,6 +27,12 @@ pub struct Attachment {
     target: String,
     device: PathBuf,
     size: u64,
+}
+
+/// Our own settings of an initiator, beside those of the machine: one for each name that it logs in with.
+fn iface(record: &Record) -> String {
+    let host = record.initiator.rsplit_once(":host.").map_or("host", |(_, host)| host);
+    format!("pollux.{host}")
 }
 
 /// With the stage, as it logs in.
@@ -74,12 +78,12 @@ fn admin(words: &[&str]) -> Result<(), WayError> {
 
 /// Logs in.
 fn begin(record: &Record, target: &str, portal: &str) -> Result<(), WayError> {
-    // It may be there from an earlier volume: then its name is the same.
-    let _ = admin(&["-m", "iface", "-I", IFACE, "-o", "new"]);
-    let iface =
-        |name, value| admin(&["-m", "iface", "-I", IFACE, "-o", "update", "-n", name, "-v", value]);
-    iface("iface.initiatorname", &record.initiator)?;
-    let node = ["-m", "node", "-T", target, "-p", portal, "-I", IFACE];
+    let iface = &*iface(record);
+    // It may be there from an earlier volume: then it is the same.
+    let _ = admin(&["-m", "iface", "-I", iface, "-o", "new"]);
+    let name = ["-n", "iface.initiatorname", "-v", &record.initiator];
+    admin(&[&["-m", "iface", "-I", iface, "-o", "update"], &name[..]].concat())?;
+    let node = ["-m", "node", "-T", target, "-p", portal, "-I", iface];
     admin(&[&node[..], &["-o", "new"]].concat())?;
     let patience = record.patience_ms.div_ceil(1000).to_string();
     let mut settings = vec![
@@ -91,6 +95,8 @@ fn begin(record: &Record, target: &str, portal: &str) -> Result<(), WayError> {
         ("node.conn[0].timeo.noop_out_interval", "2"),
         ("node.conn[0].timeo.noop_out_timeout", "4"),
         ("node.conn[0].timeo.login_timeout", "5"),
+        // The first login has less time than whoever waits for it; those after a loss have all the time there is.
+        ("node.session.initial_login_retry_max", "4"),
     ];
     let secret = record.secret.clone().unwrap_or_default();
     if record.secret.is_some() {
@@ -104,13 +110,18 @@ fn begin(record: &Record, target: &str, portal: &str) -> Result<(), WayError> {
         admin(&[&node[..], &["-o", "update", "-n", name, "-v", value]].concat())?;
     }
     if record.secret.is_some() {
-        keep_secrets(target, portal, &secret)?;
+        keep_secrets(target, portal, iface, &secret)?;
     }
     admin(&[&node[..], &["--login"]].concat())
 }
 
 /// Into the tool's own file, which only root reads: what is on a command line, everybody does.
-fn keep_secrets(target: &str, portal: &str, secret: &crate::link::Secret) -> Result<(), WayError> {
+fn keep_secrets(
+    target: &str,
+    portal: &str,
+    iface: &str,
+    secret: &crate::link::Secret,
+) -> Result<(), WayError> {
     let failed = |error| WayError::System { what: "the settings of open-iscsi", error };
     let (host, port) = portal.rsplit_once(':').unwrap_or((portal, "3260"));
     let folders = ["/etc/iscsi/nodes", "/var/lib/iscsi/nodes"];
@@ -122,7 +133,7 @@ fn keep_secrets(target: &str, portal: &str, secret: &crate::link::Secret) -> Res
         name.starts_with(&format!("{host},{port}"))
     });
     let entry = entry.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
-    let file = if entry.is_dir() { entry.join(IFACE) } else { entry };
+    let file = if entry.is_dir() { entry.join(iface) } else { entry };
     let mut text = fs::read_to_string(&file).map_err(failed)?;
     let mut lines = vec![("node.session.auth.password", &secret.secret)];
     if !secret.mutual_secret.is_empty() {
@@ -159,8 +170,22 @@ fn end(target: &str) -> Result<(), WayError> {
     Ok(())
 }
 
-pub fn clean(record: &Record) -> Result<(), WayError> {
+/// What a process that was killed left. A session that somebody uses stays, and so does what is known of it.
+pub fn clean(record: &Record, folder: &Folder) -> Result<(), WayError> {
+    for device in super::devices(folder).iter().filter(|device| device.exists()) {
+        drop(unused(device)?);
+    }
+    // Of any stage: a login that was under way may have come to its end after its process.
+    for target in sessions_of(&format!("{IQN}{}:stage.", record.volume)) {
+        end(&target)?;
+    }
     end(&target_name(record))
+}
+
+fn sessions_of(begins: &str) -> Vec<String> {
+    let sessions = fs::read_dir("/sys/class/iscsi_session").into_iter().flatten().flatten();
+    let names = sessions.filter_map(|entry| fs::read_to_string(entry.path().join("targetname")).ok());
+    names.map(|name| name.trim_end().to_owned()).filter(|name| name.starts_with(begins)).collect()
 }
 
 /// The folder of a session in the kernel's tree.

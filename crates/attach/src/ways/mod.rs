@@ -50,6 +50,8 @@ pub enum WayError {
     Loop(#[from] LoopError),
     #[error("{what}: {error}")]
     System { what: &'static str, error: std::io::Error },
+    #[error("{} is not this volume any more", device.display())]
+    Gone { device: PathBuf },
     #[error("{} is still used by somebody: unmount it, or close what has it open", device.display())]
     Busy { device: PathBuf },
     #[error(transparent)]
@@ -86,7 +88,7 @@ pub fn clean(record: &Record, folder: &Folder) -> Result<(), WayError> {
         Way::Fuse => fuse::clean(folder),
         // The kernel let go of its device when the process ended, which had the other end of its socket.
         Way::Nbd => Ok(()),
-        Way::Iscsi => iscsi::clean(record),
+        Way::Iscsi => iscsi::clean(record, folder),
     }
 }
 
@@ -105,8 +107,14 @@ fn tell_device(folder: &Folder, device: &Path) -> Result<(), WayError> {
 
 /// Nobody has it mounted, or for himself in another way.
 fn unused(device: &Path) -> Result<std::fs::File, WayError> {
-    let mut open = std::fs::OpenOptions::new();
-    let opened = open.read(true).write(true).custom_flags(libc::O_EXCL).open(device);
+    let open = |writes| {
+        let mut open = std::fs::OpenOptions::new();
+        open.read(true).write(writes).custom_flags(libc::O_EXCL).open(device)
+    };
+    let opened = open(true).or_else(|error| match error.kind() {
+        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => open(false),
+        _ => Err(error),
+    });
     opened.map_err(|error| match error.kind() {
         std::io::ErrorKind::ResourceBusy => WayError::Busy { device: device.to_owned() },
         _ => WayError::System { what: "the volume's device", error },

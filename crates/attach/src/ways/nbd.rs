@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use super::{Attached, WayError, linked, tell_device, unused};
 use crate::calls::{self, NbdDisk};
-use crate::link::{Failure, Link, Plan, State, Work};
+use crate::link::{Failure, Link, Plan, Work};
 use crate::orders::Health;
 use crate::record::{Folder, Record};
 
@@ -54,7 +54,7 @@ impl Attachment {
         let disk = NbdDisk { size: of_link.size, block: of_link.block, flags };
         let failed = |error| WayError::System { what: "the kernel's client of NBD", error };
         let (ours, kernels) = UnixStream::pair().map_err(failed)?;
-        let (device, file) = take_device(&kernels, &disk)?;
+        let (device, file) = take_device(&kernels, &disk, &taken(folder))?;
         let serving = Arc::clone(&link);
         let threads = vec![
             thread::spawn(move || {
@@ -92,8 +92,19 @@ impl Attachment {
     }
 }
 
+/// What other attachments of this machine have, or had: who has a dead one open must not find another volume there.
+fn taken(folder: &Folder) -> Vec<PathBuf> {
+    let others = folder.0.parent().and_then(|state| fs::read_dir(state).ok());
+    let others = others.into_iter().flatten().flatten().map(|entry| Folder(entry.path()));
+    others.filter(|other| other != folder).flat_map(|other| super::devices(&other)).collect()
+}
+
 /// The first device that nobody has.
-fn take_device(socket: &UnixStream, disk: &NbdDisk) -> Result<(PathBuf, File), WayError> {
+fn take_device(
+    socket: &UnixStream,
+    disk: &NbdDisk,
+    taken: &[PathBuf],
+) -> Result<(PathBuf, File), WayError> {
     let failed = |error| WayError::System { what: "the kernel's client of NBD", error };
     let mut last = io::Error::other("there is no device /dev/nbd*: load its module with more");
     for number in 0.. {
@@ -101,7 +112,7 @@ fn take_device(socket: &UnixStream, disk: &NbdDisk) -> Result<(PathBuf, File), W
         if !path.exists() {
             break;
         }
-        if Path::new(&format!("/sys/block/nbd{number}/pid")).exists() {
+        if Path::new(&format!("/sys/block/nbd{number}/pid")).exists() || taken.contains(&path) {
             continue;
         }
         let opened = OpenOptions::new().read(true).write(true).open(&path);
@@ -173,7 +184,10 @@ impl Attached for Attachment {
     }
 
     fn health(&self) -> Health {
-        linked::health(&self.link)
+        match self.threads.iter().any(JoinHandle::is_finished) {
+            true => Health::Ended { reason: "the kernel has let go of the device".into() },
+            false => linked::health(&self.link),
+        }
     }
 
     fn resize(&mut self) -> Result<(), WayError> {
@@ -185,15 +199,17 @@ impl Attached for Attachment {
 
     fn close(&mut self) -> Result<(), WayError> {
         let failed = |error| WayError::System { what: "the volume's device", error };
-        let file = unused(&self.device)?;
-        // What the kernel still has of it. An attachment that has ended cannot take it any more.
-        let synced = file.sync_all();
-        if !matches!(self.link.state(), State::Ended { .. }) {
-            synced.map_err(failed)?;
+        // If the kernel has let go of it already, its number may be somebody else's.
+        if !self.threads.iter().any(JoinHandle::is_finished) {
+            let file = unused(&self.device)?;
+            // What the kernel still has of it. An attachment that is over cannot take it any more.
+            let synced = file.sync_all();
+            if !linked::is_over(&self.link) {
+                synced.map_err(failed)?;
+            }
+            linked::flush(&self.link)?;
+            calls::disconnect_nbd(&file).map_err(failed)?;
         }
-        linked::flush(&self.link)?;
-        calls::disconnect_nbd(&file).map_err(failed)?;
-        drop(file);
         for thread in self.threads.drain(..) {
             // One that panicked has said so; the device is gone either way.
             let _ = thread.join();

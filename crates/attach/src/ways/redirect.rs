@@ -23,6 +23,9 @@ const UNAVAILABLE: [u8; 2] = [3, 1];
 /// Far more than the names in a login have.
 const DATA_MAX: usize = 64 << 10;
 const WORD_MAX: Duration = Duration::from_secs(5);
+/// Initiators of this machine that are told at the same time; there is one, but anybody can knock.
+const VISITORS_MAX: usize = 32;
+const PORTS: std::ops::Range<u16> = 600..1024;
 
 /// Open until it is dropped.
 pub struct Portal {
@@ -32,17 +35,33 @@ pub struct Portal {
 
 impl Portal {
     pub fn open(whereabouts: Box<dyn Whereabouts>) -> io::Result<Portal> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let listener = listen()?;
         let address = listener.local_addr()?;
         let closed = Arc::new(AtomicBool::new(false));
         let is_closed = Arc::clone(&closed);
+        let whereabouts: Arc<dyn Whereabouts> = whereabouts.into();
+        let visitors = Arc::new(());
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if is_closed.load(Ordering::SeqCst) {
                     return;
                 }
-                if let Err(error) = stream.and_then(|stream| redirect(stream, &*whereabouts)) {
-                    warn!(%error, "an initiator was not told where its target is");
+                match stream {
+                    // Who comes now comes again.
+                    Ok(_) if Arc::strong_count(&visitors) > VISITORS_MAX => {}
+                    Ok(stream) => {
+                        let (visitor, whereabouts) = (Arc::clone(&visitors), Arc::clone(&whereabouts));
+                        thread::spawn(move || {
+                            if let Err(error) = redirect(stream, &*whereabouts) {
+                                warn!(%error, "an initiator was not told where its target is");
+                            }
+                            drop(visitor);
+                        });
+                    }
+                    Err(error) => {
+                        warn!(%error, "an initiator could not be let in");
+                        thread::sleep(WORD_MAX / 10);
+                    }
                 }
             }
         });
@@ -60,6 +79,12 @@ impl Drop for Portal {
         // So that it looks. If it cannot be reached, it is not there any more.
         let _ = TcpStream::connect_timeout(&self.address, WORD_MAX);
     }
+}
+
+/// On a port that only root can have: if this process dies, nobody else can send its initiator elsewhere.
+fn listen() -> io::Result<TcpListener> {
+    let own = PORTS.rev().find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    own.map_or_else(|| TcpListener::bind("127.0.0.1:0"), Ok)
 }
 
 fn redirect(mut stream: TcpStream, whereabouts: &dyn Whereabouts) -> io::Result<()> {

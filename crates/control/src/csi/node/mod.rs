@@ -300,7 +300,9 @@ impl NodeService {
         let wanted = Stage { uid, path: at, mount, read_only, credential };
         let staged = self.stage(&volume, wanted).await;
         let is_new = !before.attachments.iter().any(|it| it.host == attach.host);
-        if staged.is_err() && is_new {
+        // Somebody else may be mounting it at this moment, for whom the site let it in as well.
+        let is_busy = staged.as_ref().is_err_and(|error| error.code() == tonic::Code::Aborted);
+        if staged.is_err() && is_new && !is_busy {
             let from = Detach { host: attach.host, credential: attach.credential };
             // The first error is the one to tell.
             let _ = client.detach_volume(&volume.uid, &from).await;

@@ -98,6 +98,7 @@ impl Row {
         let state = match status.as_ref().map(|status| &status.health) {
             Some(Health::Up { target }) => format!("at {target}"),
             Some(Health::Away { reason, .. }) => format!("waits: {reason}"),
+            Some(Health::Denied { reason }) => format!("not let in: {reason}"),
             Some(Health::Ended { reason }) => format!("ended: {reason}"),
             None => "its process is gone: unmount the volume, then mount it anew".into(),
         };
