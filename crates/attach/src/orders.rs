@@ -40,11 +40,20 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Health {
-    Up { target: String },
-    Away { since_ms: u64, reason: String },
+    Up {
+        target: String,
+    },
+    Away {
+        since_ms: u64,
+        reason: String,
+    },
     /// The target lets this machine in no more: the volume is not attached to it, as the site sees it.
-    Denied { reason: String },
-    Ended { reason: String },
+    Denied {
+        reason: String,
+    },
+    Ended {
+        reason: String,
+    },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

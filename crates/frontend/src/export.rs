@@ -34,6 +34,8 @@ pub enum OpenError {
     Unnamed,
     #[error("acknowledged writes may have been lost since this stage; stage the volume anew")]
     UnflushedWritesLost,
+    #[error("the volume was detached from this machine since this stage; stage the volume anew")]
+    OldStage,
     #[error("a newer connection of this client is known")]
     OlderConnection,
 }

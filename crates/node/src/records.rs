@@ -29,6 +29,9 @@ pub struct Access {
     /// What initiators have to know; without it everybody who is allowed may log in.
     pub chap: Option<Chap>,
     pub logins: Logins,
+    /// The newest stage of each machine that the volume is attached to, by the name of its initiator; 0: it has had
+    /// none since it was attached.
+    pub stages: BTreeMap<String, u64>,
 }
 
 impl Access {
@@ -38,6 +41,15 @@ impl Access {
         match (client, &self.chap) {
             (Client::Remote, Some(_)) => None,
             _ => self.logins.admit(client),
+        }
+    }
+
+    /// Whether a stage is from before the volume was attached to this machine, or from before a newer one: what its
+    /// user remembers of the volume may be older than what is there.
+    pub fn is_old(&self, initiator: &str, stage: Option<u64>) -> bool {
+        match (self.stages.get(initiator), stage) {
+            (Some(&newest), Some(stage)) => newest == 0 || stage < newest,
+            _ => false,
         }
     }
 }
@@ -132,10 +144,27 @@ mod tests {
     #[test]
     fn where_there_are_credentials_nobody_comes_without() {
         let chap = Chap { user: "u".into(), secret: "s".into(), mutual: None };
-        let access = Access { chap: Some(chap), logins: Logins::Everybody };
+        let access = Access { chap: Some(chap), ..Access::default() };
         assert_eq!(access.admit(Client::Remote), None);
         assert_eq!(access.admit(Client::Local), Some(Rights::Write));
         assert_eq!(access.admit(Client::Initiator("iqn.a")), Some(Rights::Write));
         assert_eq!(Access::default().admit(Client::Remote), Some(Rights::Write));
+    }
+
+    #[test]
+    fn a_stage_ends_with_its_attachment() {
+        let stages = [("iqn.a".to_owned(), 7), ("iqn.b".to_owned(), 0)].into();
+        let access = Access { stages, ..Access::default() };
+        for (initiator, stage, is_old) in [
+            ("iqn.a", Some(6), true),
+            ("iqn.a", Some(7), false),
+            ("iqn.a", Some(8), false),
+            ("iqn.a", None, false),
+            ("iqn.b", Some(7), true),
+            ("iqn.b", None, false),
+            ("iqn.c", Some(1), false),
+        ] {
+            assert_eq!(access.is_old(initiator, stage), is_old, "{initiator} {stage:?}");
+        }
     }
 }

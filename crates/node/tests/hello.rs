@@ -226,7 +226,8 @@ async fn a_newer_connection_replaces_the_older_and_no_other() {
 /// flush, and whose device failed, may have lost them.
 #[tokio::test]
 async fn a_stage_from_before_a_loss_is_told_apart() {
-    let mut bench = Bench::new("hello-stage", &[attachment("iqn.a", false)], None).await;
+    let attached = v1::Attachment { stage: 1, ..attachment("iqn.a", false) };
+    let mut bench = Bench::new("hello-stage", &[attached], None).await;
     let before = format!("db:stage.{}", bench.new_stage().await);
     let mut host = bench.open(&hello("iqn.a", 1), &before).unwrap();
     assert_eq!(host.write(0, &[7; 4096]), Ok(()));
@@ -245,5 +246,15 @@ async fn a_stage_from_before_a_loss_is_told_apart() {
     let after = format!("db:stage.{}", bench.new_stage().await);
     let mut host = bench.open(&hello("iqn.a", 3), &after).unwrap();
     assert_eq!(host.read(0, 4096).map(|bytes| bytes.len()), Ok(4096));
+    bench.node.stop();
+}
+
+/// Protects from a mount that goes on where it was after the volume was detached, written by another machine, and
+/// attached again: what it remembers is older than what is there.
+#[tokio::test]
+async fn a_stage_ends_with_its_attachment() {
+    let bench = Bench::new("hello-again", &[attachment("iqn.a", false)], None).await;
+    assert_eq!(bench.open(&hello("iqn.a", 1), "db:stage.1").err(), Some(ERR_STAGE_LOST));
+    assert!(bench.open(&hello("iqn.a", 2), "db").is_ok(), "who has no stage remembers nothing");
     bench.node.stop();
 }

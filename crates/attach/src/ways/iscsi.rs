@@ -184,7 +184,8 @@ pub fn clean(record: &Record, folder: &Folder) -> Result<(), WayError> {
 
 fn sessions_of(begins: &str) -> Vec<String> {
     let sessions = fs::read_dir("/sys/class/iscsi_session").into_iter().flatten().flatten();
-    let names = sessions.filter_map(|entry| fs::read_to_string(entry.path().join("targetname")).ok());
+    let names =
+        sessions.filter_map(|entry| fs::read_to_string(entry.path().join("targetname")).ok());
     names.map(|name| name.trim_end().to_owned()).filter(|name| name.starts_with(begins)).collect()
 }
 

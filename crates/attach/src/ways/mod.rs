@@ -112,7 +112,9 @@ fn unused(device: &Path) -> Result<std::fs::File, WayError> {
         open.read(true).write(writes).custom_flags(libc::O_EXCL).open(device)
     };
     let opened = open(true).or_else(|error| match error.kind() {
-        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => open(false),
+        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
+            open(false)
+        }
         _ => Err(error),
     });
     opened.map_err(|error| match error.kind() {

@@ -50,7 +50,8 @@ impl Portal {
                     // Who comes now comes again.
                     Ok(_) if Arc::strong_count(&visitors) > VISITORS_MAX => {}
                     Ok(stream) => {
-                        let (visitor, whereabouts) = (Arc::clone(&visitors), Arc::clone(&whereabouts));
+                        let (visitor, whereabouts) =
+                            (Arc::clone(&visitors), Arc::clone(&whereabouts));
                         thread::spawn(move || {
                             if let Err(error) = redirect(stream, &*whereabouts) {
                                 warn!(%error, "an initiator was not told where its target is");

@@ -63,7 +63,7 @@ impl Controller {
 impl Controller {
     /// The target knows who may use the volume before whoever asked is told. One that is away asks the
     /// catalog before it serves again.
-    async fn tell_target(&self, name: &str) -> Answer<()> {
+    pub(super) async fn tell_target(&self, name: &str) -> Answer<()> {
         let (found, mut admin) = match self.site.holder(name).await {
             Ok(found) => found,
             Err(StepError::NotServed { .. }) => return Ok(()),
@@ -88,9 +88,10 @@ fn attach(volume: &mut v1::Volume, to: &Attach, host: &str, initiator: &str) -> 
         since_ms: now_ms(),
         shared: to.shared,
         single_writer: to.single_writer,
+        stage: 0,
     };
     if let Some(there) = volume.attachments.iter().find(|it| it.host == host) {
-        let same = v1::Attachment { since_ms: there.since_ms, ..wanted };
+        let same = v1::Attachment { since_ms: there.since_ms, stage: there.stage, ..wanted };
         return match *there == same {
             true => Ok(()),
             false => Err(ApiError::new(

@@ -31,6 +31,13 @@ impl Controller {
             let (_, mut admin) = this.ready_target(&volume.name).await?;
             let request = v1::NewStageRequest { volume: Some(reference(&volume)) };
             let stage = admin.new_stage(request).await?.into_inner().stage;
+            this.edit::<v1::Volume>(&volume.name, &volume.uid, |volume| {
+                let attached = volume.attachments.iter_mut().filter(|it| it.host == host);
+                attached.for_each(|it| it.stage = it.stage.max(stage));
+                Ok(())
+            })
+            .await?;
+            this.tell_target(&volume.name).await?;
             Ok(Stage { stage })
         })
         .await

@@ -189,7 +189,7 @@ impl LoginError {
                 OpenError::Denied | OpenError::Unnamed | OpenError::OlderConnection => [2, 0x02],
                 OpenError::Unknown => [2, 0x03],
                 // Gone for good: what comes back is another stage.
-                OpenError::UnflushedWritesLost => [2, 0x04],
+                OpenError::UnflushedWritesLost | OpenError::OldStage => [2, 0x04],
                 OpenError::NotReady { .. } => [3, 0x01],
             },
         }

@@ -131,13 +131,16 @@ impl OptionRefusal {
     /// Who said hello is told apart what it can do something about; others would not know our numbers.
     pub fn of_open(error: &OpenError, said_hello: bool) -> OptionRefusal {
         let kind = match error {
-            OpenError::UnflushedWritesLost if said_hello => option_reply::ERR_STAGE_LOST,
+            OpenError::UnflushedWritesLost | OpenError::OldStage if said_hello => {
+                option_reply::ERR_STAGE_LOST
+            }
             OpenError::OlderConnection if said_hello => option_reply::ERR_OLDER_CONNECTION,
             // The protocol's "not available" covers both; there is no "not yet".
             OpenError::Unknown | OpenError::NotReady { .. } => option_reply::ERR_UNKNOWN,
             OpenError::Denied
             | OpenError::Unnamed
             | OpenError::UnflushedWritesLost
+            | OpenError::OldStage
             | OpenError::OlderConnection => option_reply::ERR_POLICY,
         };
         OptionRefusal::new(kind, error.to_string())
@@ -178,6 +181,7 @@ mod tests {
             (OpenError::Denied, ERR_POLICY, ERR_POLICY),
             (OpenError::Unnamed, ERR_POLICY, ERR_POLICY),
             (OpenError::UnflushedWritesLost, ERR_POLICY, ERR_STAGE_LOST),
+            (OpenError::OldStage, ERR_POLICY, ERR_STAGE_LOST),
             (OpenError::OlderConnection, ERR_POLICY, ERR_OLDER_CONNECTION),
         ];
         for (error, plain, named) in rows {

@@ -78,7 +78,16 @@ fn access(volume: &v1::Volume) -> Access {
         mutual: (!chap.mutual_user.is_empty())
             .then(|| (chap.mutual_user.clone(), chap.mutual_secret.clone())),
     });
-    Access { chap, logins: logins(volume) }
+    Access { chap, logins: logins(volume), stages: stages(volume) }
+}
+
+fn stages(volume: &v1::Volume) -> BTreeMap<String, u64> {
+    let mut stages = BTreeMap::new();
+    for it in volume.attachments.iter().filter(|it| !it.initiator.is_empty()) {
+        let newest = stages.entry(it.initiator.clone()).or_insert(0);
+        *newest = it.stage.max(*newest);
+    }
+    stages
 }
 
 fn logins(volume: &v1::Volume) -> Logins {

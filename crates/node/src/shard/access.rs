@@ -2,7 +2,7 @@
 //!
 //! Whoever logs in is judged by the volume's record of that moment. When the record changes, everybody who
 //! is logged in is judged again: whose rights are others by now is cut off, and may log in with those.
-use frontend::export::OpenError;
+use frontend::export::{OpenError, split_stage};
 use frontend::iscsi::Event;
 use frontend::nbd::hello::{Introduction, Mac};
 use frontend::scsi::words::Rights;
@@ -28,10 +28,15 @@ impl Shard {
         &mut self,
         volume: VolumeNo,
         initiator: &str,
+        stage: Option<u64>,
     ) -> Result<Rights, OpenError> {
         let target = self.volumes.get(volume).target.as_ref().ok_or(OpenError::Unknown)?;
-        if let Some(rights) = target.record.access.admit(Client::Initiator(initiator)) {
-            return Ok(rights);
+        let access = &target.record.access;
+        if let Some(rights) = access.admit(Client::Initiator(initiator)) {
+            return match access.is_old(initiator, stage) {
+                true => Err(OpenError::OldStage),
+                false => Ok(rights),
+            };
         }
         let volume = &target.record.name;
         let what = format!("{volume} {initiator}");
@@ -58,6 +63,9 @@ impl Shard {
         };
         let client = Client::Initiator(&by.hello.initiator);
         let rights = access.admit(client).ok_or(OpenError::Denied)?;
+        if access.is_old(&by.hello.initiator, split_stage(export).1) {
+            return Err(OpenError::OldStage);
+        }
         let target_mac = match &access.chap {
             Some(chap) => prove(chap, export, by)?,
             None => None,
@@ -82,7 +90,8 @@ impl Shard {
                 }
                 _ => Client::Initiator(&user.initiator),
             };
-            access.admit(client) == Some(user.rights)
+            let stage = user.login.stage.map(|stage| stage.0);
+            access.admit(client) == Some(user.rights) && !access.is_old(&user.initiator, stage)
         };
         let unwelcome = target.users.values().filter(|user| !is_welcome(user));
         let reason = |user: &User| match user.initiator.is_empty() {

@@ -185,8 +185,9 @@ impl Shard {
     }
 
     fn find_iscsi(&mut self, name: &str, initiator: &str) -> Result<Found, OpenError> {
-        let (Some(volume), _) = self.volume_of_iqn(name) else { return Err(OpenError::Unknown) };
-        self.admit_initiator(volume, initiator)?;
+        let (found, stage) = self.volume_of_iqn(name);
+        let volume = found.ok_or(OpenError::Unknown)?;
+        self.admit_initiator(volume, initiator, stage)?;
         let target = self.volumes.get(volume).target.as_ref().ok_or(OpenError::Unknown)?;
         let chap = target.record.access.chap.as_ref().map(|chap| Chap {
             user: chap.user.clone(),
@@ -214,7 +215,7 @@ impl Shard {
         let found = found.ok_or(OpenError::Unknown);
         // Once more: what the volume's record says may have changed since the login began.
         let admitted = found.and_then(|volume| {
-            self.admit_initiator(volume, &port.name).map(|rights| (volume, rights))
+            self.admit_initiator(volume, &port.name, stage).map(|rights| (volume, rights))
         });
         let (volume, rights) = match admitted {
             Ok(admitted) => admitted,
