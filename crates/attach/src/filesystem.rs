@@ -2,7 +2,8 @@
 //!
 //! A file system is only ever made on a device that is blank, or on which making one was begun and not finished:
 //! a device with anything else on it, known or not, is refused. Before one is made, a mark is written to the
-//! device's first block, durably; every `mkfs` overwrites it when it is done.
+//! device's first block, durably; but every `mkfs` has overwritten it some time before it is done. What was begun here
+//! and not finished is therefore noted on this machine too (`host/begun.rs`).
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

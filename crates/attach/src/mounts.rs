@@ -21,6 +21,8 @@ pub struct Mount {
     pub read_only: bool,
     /// The file system itself takes no writes: it was mounted so, or has found an error.
     pub is_shut: bool,
+    /// Of this mount, not of its file system.
+    pub options: String,
     pub kind: String,
     pub source: String,
 }
@@ -39,22 +41,24 @@ fn strange(line: &[u8]) -> io::Error {
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = text(fields.nth(2)?)?;
+    let device = text(fields.nth(2)?);
     let root = unescaped(fields.next()?);
     let at = unescaped(fields.next()?);
-    let of_mount = text(fields.next()?)?;
+    let of_mount = text(fields.next()?);
     fields.by_ref().find(|field| *field == b"-")?;
-    let kind = text(fields.next()?)?;
-    let source = text(fields.next()?)?;
-    let of_super = text(fields.next()?)?;
+    let kind = text(fields.next()?);
+    let source = text(fields.next()?);
+    let of_super = text(fields.next()?);
     let says_ro = |options: &str| options.split(',').any(|option| option == "ro");
     let is_shut = says_ro(&of_super);
     let read_only = says_ro(&of_mount) || is_shut;
-    Some(Mount { device, root: root.into(), at: at.into(), read_only, is_shut, kind, source })
+    let (root, at, options) = (root.into(), at.into(), of_mount);
+    Some(Mount { device, root, at, read_only, is_shut, options, kind, source })
 }
 
-fn text(field: &[u8]) -> Option<String> {
-    str::from_utf8(field).ok().map(str::to_owned)
+/// Of somebody else's mount it may be anything; ours are plain.
+fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).into_owned()
 }
 
 /// Spaces and the like are told in octal.
@@ -130,11 +134,15 @@ fn split(options: &[String]) -> (MountFlags, String) {
 pub fn bind(from: &Path, to: &Path, read_only: bool) -> io::Result<()> {
     mount_bind(from, to)?;
     if read_only {
-        // A bind takes no options of its own when it is made.
-        let done = mount_remount(to, MountFlags::BIND | MountFlags::RDONLY, c"");
+        // A bind takes no options of its own when it is made, and all of them when they are changed.
+        let done = at(to).and_then(|bound| {
+            let (kept, _) = split(&[bound.map(|bound| bound.options).unwrap_or_default()]);
+            let flags = kept | MountFlags::BIND | MountFlags::RDONLY;
+            mount_remount(to, flags, c"").map_err(io::Error::from)
+        });
         if let Err(error) = done {
             unmount_lazily(to)?;
-            return Err(error.into());
+            return Err(error);
         }
     }
     Ok(())

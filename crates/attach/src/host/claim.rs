@@ -14,8 +14,8 @@ use crate::orders::{self, Health, Order, Status};
 use crate::record::{Folder, Record};
 use crate::ways;
 
-/// An attachment's process that was told to stop ends within moments.
-const END_MAX: Duration = Duration::from_secs(15);
+/// An attachment's process that was told to stop ends within moments, unless it is in the middle of a login.
+const END_MAX: Duration = Duration::from_secs(45);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Held as long as something is done with the volume.

@@ -49,6 +49,10 @@ pub enum HostError {
         "the volume holds {found}, and {wanted} was asked for: it is not formatted over; wipe it first if nobody needs it"
     )]
     Foreign { found: String, wanted: &'static str },
+    #[error(
+        "a device can be published for reading only if the volume is attached for reading only: use a mode for readers"
+    )]
+    WritableDevice,
     #[error("the volume is blank and read-only: there is nothing to mount")]
     BlankReadOnly,
     #[error(

@@ -2,6 +2,7 @@
 //!
 //! All of it goes through a [`Claim`]: one operation at a time for each volume, among all processes of the
 //! machine. Everything can be asked for again, and is done once. Nothing is kept in memory.
+mod begun;
 mod claim;
 mod errors;
 mod publish;

@@ -33,7 +33,10 @@ impl Claim {
                 }
                 staged.to_owned()
             }
-            None => PathBuf::from(&status.device),
+            None => {
+                self.fits_device(wanted)?;
+                PathBuf::from(&status.device)
+            }
         };
         if let Some(there) = self.ours_at(wanted.to)? {
             return match there.read_only == wanted.read_only {
@@ -58,6 +61,15 @@ impl Claim {
             }
             HostError::System { what: format!("publishing at {}", wanted.to.display()), error }
         })
+    }
+
+    /// A device's file says who may open it, not what may be done with the device then.
+    fn fits_device(&self, wanted: &Publish) -> Result<(), HostError> {
+        let attached = self.folder.read()?;
+        match wanted.read_only && attached.is_some_and(|record| !record.read_only) {
+            true => Err(HostError::WritableDevice),
+            false => Ok(()),
+        }
     }
 
     fn elsewhere(&self, wanted: &Publish) -> Result<Option<PathBuf>, HostError> {

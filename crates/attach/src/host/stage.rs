@@ -33,7 +33,7 @@ impl Claim {
             return Ok(());
         }
         self.is_no_device()?;
-        let (kind, uuid) = self.file_system(device, wanted)?;
+        let (kind, uuid) = self.file_system(device, status.stage, wanted)?;
         if kind != wanted.kind {
             let found = kind.name().to_owned();
             return Err(HostError::Foreign { found, wanted: wanted.kind.name() });
@@ -92,22 +92,39 @@ impl Claim {
     }
 
     /// What is on it, after it was made if need be.
-    fn file_system(&self, device: &Path, wanted: &Stage) -> Result<(Kind, String), HostError> {
-        match filesystem::look(device)? {
-            Found::FileSystem { kind, uuid } => Ok((kind, uuid)),
+    fn file_system(
+        &self,
+        device: &Path,
+        stage: u64,
+        wanted: &Stage,
+    ) -> Result<(Kind, String), HostError> {
+        let found = match filesystem::look(device)? {
+            Found::Other { .. } if self.has_begun(stage) => Found::Unfinished,
+            found => found,
+        };
+        match found {
+            Found::FileSystem { kind, uuid } => {
+                self.forget_begun()?;
+                Ok((kind, uuid))
+            }
             Found::Other { what } => {
                 Err(HostError::Foreign { found: what, wanted: wanted.kind.name() })
             }
             Found::Blank | Found::Unfinished if wanted.read_only => Err(HostError::BlankReadOnly),
-            Found::Blank | Found::Unfinished => {
-                filesystem::make(device, wanted.kind)?;
-                match filesystem::look(device)? {
-                    Found::FileSystem { kind, uuid } => Ok((kind, uuid)),
-                    other => {
-                        let words = format!("right after it was made it looks like {other:?}");
-                        Err(filesystem::damaged(device, wanted.kind, &words).into())
-                    }
-                }
+            Found::Blank | Found::Unfinished => self.make(device, stage, wanted.kind),
+        }
+    }
+
+    fn make(&self, device: &Path, stage: u64, kind: Kind) -> Result<(Kind, String), HostError> {
+        self.note_begun(stage)?;
+        filesystem::make(device, kind)?;
+        let found = filesystem::look(device)?;
+        self.forget_begun()?;
+        match found {
+            Found::FileSystem { kind, uuid } => Ok((kind, uuid)),
+            other => {
+                let words = format!("right after it was made it looks like {other:?}");
+                Err(filesystem::damaged(device, kind, &words).into())
             }
         }
     }

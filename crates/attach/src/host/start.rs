@@ -27,7 +27,7 @@ impl Claim {
     /// Nothing may be attached. Its stage has to be a new one (P8).
     pub fn attach(&self, wanted: &Wanted) -> Result<Status, HostError> {
         self.folder.write(wanted)?;
-        let attached = self.start();
+        let attached = self.start(wanted.stage);
         if attached.is_err() {
             // The first error is the one to tell; what cannot be undone now is found by the next one.
             let _ = self.detach();
@@ -35,11 +35,13 @@ impl Claim {
         attached
     }
 
-    fn start(&self) -> Result<Status, HostError> {
+    fn start(&self, stage: u64) -> Result<Status, HostError> {
         let mut child = self.spawn().map_err(HostError::system("the attachment's process"))?;
         let begun = Instant::now();
         loop {
-            if let Ok(status) = orders::tell(&self.folder.orders(), Order::Status) {
+            if let Ok(status) = orders::tell(&self.folder.orders(), Order::Status)
+                && status.stage == stage
+            {
                 // Somebody has to take note of its end, as long as we are its parent.
                 thread::spawn(move || child.wait());
                 return Ok(status);

@@ -90,6 +90,7 @@ pub fn unable(error: HostError) -> Status {
         | HostError::SingleWriter { .. }
         | HostError::Foreign { .. }
         | HostError::BlankReadOnly
+        | HostError::WritableDevice
         | HostError::Twin { .. }
         | HostError::NoWay(_)
         // Nothing here can mend it: somebody has to look at it.

@@ -29,7 +29,7 @@ use tonic::{Request, Response, Status};
 use super::answers::there;
 use super::capacity::signed;
 use super::site::Site;
-use super::status::{refused, unable};
+use super::status::{refused, unable, unless_missing};
 use super::topology;
 use crate::api::types::{Attach, Credential, Detach, NewHost, NewStage, Pairs, Volume};
 use crate::controller::{NODE_KEY, initiator};
@@ -313,10 +313,16 @@ impl NodeService {
     /// Away from wherever it is on this machine, which may not use it any more then.
     pub async fn unmount(&self, name: &str, credential: Option<Credential>) -> Result<(), Status> {
         let client = self.site.client()?;
-        let volume = client.volume(name).await.map_err(refused)?;
-        self.claimed(volume.uid.clone(), Claim::unmount_and_detach).await?;
+        // Known here also while the site is away, or after the volume was deleted.
+        let here = self.machine.host.attachments().map_err(unable)?.into_iter();
+        let here = here.map(|(record, _)| record).find(|record| record.volume == name);
+        let uid = match here {
+            Some(record) => record.uid,
+            None => client.volume(name).await.map_err(refused)?.uid,
+        };
+        self.claimed(uid.clone(), Claim::unmount_and_detach).await?;
         let from = Detach { host: self.host.name.clone(), credential };
-        client.detach_volume(&volume.uid, &from).await.map_err(refused)?;
+        unless_missing(client.detach_volume(&uid, &from).await)?;
         Ok(())
     }
 }

@@ -71,7 +71,10 @@ pub fn stage(request: NodeStageVolumeRequest) -> Result<Stage, Status> {
     let credential = credential(secrets)?;
     let uid = id("volume", "volume_id", &volume_id)?.to_owned();
     let mount = mount(volume_capability.as_ref());
-    Ok(Stage { uid, path, mount, read_only: how.read_only, credential })
+    let says_ro =
+        |mount: &Mount| mount.flags.iter().any(|flags| flags.split(',').any(|it| it == "ro"));
+    let read_only = how.read_only || mount.as_ref().is_some_and(says_ro);
+    Ok(Stage { uid, path, mount, read_only, credential })
 }
 
 fn mount(of: Option<&VolumeCapability>) -> Option<Mount> {
