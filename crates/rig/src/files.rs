@@ -110,6 +110,9 @@ fn read_past_cache(path: &Path) -> io::Result<Vec<u8>> {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
+    /// It is to write nothing for a while; and it writes nothing now.
+    held: AtomicBool,
+    still: AtomicBool,
     index: Mutex<Index>,
 }
 
@@ -160,7 +163,23 @@ impl FileLoad {
         Ok(begun.elapsed())
     }
 
+    /// It writes and flushes nothing from now on, until it is let go.
+    pub fn hold(&self, patience: Duration) -> Result<()> {
+        self.shared.held.store(true, Ordering::SeqCst);
+        let begun = Instant::now();
+        while !self.shared.still.load(Ordering::SeqCst) {
+            ensure!(begun.elapsed() < patience, "the load goes on after {patience:?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    pub fn let_go(&self) {
+        self.shared.held.store(false, Ordering::SeqCst);
+    }
+
     fn end(&mut self) -> Result<()> {
+        self.let_go();
         self.shared.stop.store(true, Ordering::SeqCst);
         let Some(thread) = self.thread.take() else { return Ok(()) };
         thread.join().map_err(|_| anyhow::anyhow!("the load panicked"))?
@@ -199,6 +218,11 @@ fn run(files: &Files, shared: &Shared) -> Result<()> {
         if shared.stop.load(Ordering::SeqCst) {
             break;
         }
+        while shared.held.load(Ordering::SeqCst) {
+            shared.still.store(true, Ordering::SeqCst);
+            thread::sleep(REST);
+        }
+        shared.still.store(false, Ordering::SeqCst);
         let place = files.write(number).with_context(|| format!("writing file {number}"))?;
         shared.index().insert(place, number);
         let old = random.below(PLACES.min(number + 1));
