@@ -148,7 +148,8 @@ impl Filesystem for VolumeFile {
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         // Without a cache: what is written is the target's when it is acknowledged.
         let how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        reply.opened(FileHandle(0), how);
+        // This process has the file open itself: if it is killed, its end must not wait for its own answer.
+        reply.opened(FileHandle(0), how | FopenFlags::FOPEN_NOFLUSH);
     }
 
     fn read(

@@ -147,8 +147,8 @@ impl Claim {
         Ok(self.folder.remove()?)
     }
 
-    /// A process that was killed while it opened its own file waits for itself, and never ends: what it waits for
-    /// fails then. Nobody uses the device.
+    /// A process that was killed while it had its own file open may wait for itself, and never end: what it waits
+    /// for fails then. Nobody uses the device.
     pub(super) fn let_go(&self) -> Result<(), HostError> {
         let at = self.folder.fuse();
         let failed = || HostError::system(format!("unmounting {}", at.display()));

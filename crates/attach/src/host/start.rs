@@ -105,7 +105,9 @@ impl Claim {
 /// Whether it was killed and has not come to its end.
 fn is_dying(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
-    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    pending.is_some_and(|mask| mask & KILL != 0)
+    let pending = |line: &str| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    status.lines().filter_map(pending).any(|mask| mask & KILL != 0)
 }
