@@ -6,6 +6,9 @@
 //! connection to the target ([`link`]), and the device ([`ways`]).
 //!
 //! The life of a write: file system -> block device -> `ways` (for FUSE: `fuse.rs`) -> `link` -> the target.
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "system calls that no library has for us")]
 mod calls;
 pub mod filesystem;
 mod fuse;

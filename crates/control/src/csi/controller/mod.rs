@@ -5,9 +5,12 @@ mod snapshots;
 mod validate;
 mod volumes;
 
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
 use proto::csi::controller_server::Controller;
 use proto::csi::*;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 use super::answers;
 use super::fields::{given, id, uid};
@@ -15,13 +18,35 @@ use super::paging::{List, part};
 use super::secrets::credential;
 use super::site::Site;
 use super::status::{refused, unless_missing};
-use crate::api::types::Proof;
+use crate::api::types::{self, Proof};
 
 pub struct ControllerService {
     pub site: Site,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
+
+/// How long a target that is about to serve is waited for: a failover takes less.
+const SERVED_MAX: Duration = Duration::from_secs(10);
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+impl ControllerService {
+    /// How it is reached, as soon as somebody serves it.
+    async fn served(&self, mut volume: types::Volume) -> Result<HashMap<String, String>, Status> {
+        let begun = Instant::now();
+        loop {
+            match answers::publish_context(&volume) {
+                Err(status)
+                    if status.code() == Code::Unavailable && begun.elapsed() < SERVED_MAX =>
+                {
+                    tokio::time::sleep(ASK_EVERY).await;
+                    volume = self.site.client()?.volume(&volume.uid).await.map_err(refused)?;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
 
 #[tonic::async_trait]
 impl Controller for ControllerService {
@@ -57,7 +82,7 @@ impl Controller for ControllerService {
     ) -> Answer<ControllerPublishVolumeResponse> {
         let (uid, attach) = publish::attach(request.into_inner())?;
         let volume = self.site.client()?.attach_volume(&uid, &attach).await.map_err(refused)?;
-        let publish_context = answers::publish_context(&volume)?;
+        let publish_context = self.served(volume).await?;
         Ok(Response::new(ControllerPublishVolumeResponse { publish_context }))
     }
 
