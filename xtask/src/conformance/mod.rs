@@ -4,7 +4,7 @@ mod guest;
 mod iscsi;
 mod nbd;
 mod site;
-mod tools;
+pub mod tools;
 mod wire;
 
 use std::process::ExitCode;
