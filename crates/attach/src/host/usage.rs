@@ -73,6 +73,13 @@ impl Claim {
         self.ours_at(at)?.ok_or_else(|| HostError::NotThere { path: at.into() })
     }
 
+    /// The same wherever it is mounted here.
+    pub fn expand_mounted(&self) -> Result<u64, HostError> {
+        let not_attached = || HostError::NotAttached { uid: self.uid.clone() };
+        let mounted = self.mounts()?.into_iter().next().ok_or_else(not_attached)?;
+        self.expand(&mounted.at)
+    }
+
     /// The device is as large as the volume is by now, and so is the file system at this path. The device's size.
     pub fn expand(&self, at: &Path) -> Result<u64, HostError> {
         let at = &resolved(at);

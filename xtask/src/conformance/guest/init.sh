@@ -90,6 +90,16 @@ trim() {
   host freed $((LOAD_MIB * 3 / 2))
 }
 
+# grow VOLUME DIR: while it is mounted.
+grow() {
+  before=$(df -k "$2" | awk 'END { print $2 }')
+  pollux volume resize "$1" 768MiB --wait || { WHY="pollux volume resize"; return 1; }
+  pollux volume expand "$1" || { WHY="pollux volume expand"; return 1; }
+  after=$(df -k "$2" | awk 'END { print $2 }')
+  [ "$after" -gt $((before * 5 / 4)) ] || { WHY="$before KiB before, $after after"; return 1; }
+  verify "$2"
+}
+
 # A last load, to be found again by whoever has the volume next.
 leave() {
   load "$2" && detach "$1"
@@ -128,6 +138,7 @@ all() {
   check "$2 a replica dies under load" disturbed replica "$1" "$dir"
   check "$2 the target moves under load" disturbed target "$1" "$dir"
   check "$2 verify" verify "$dir"
+  check "$2 grow" grow "$1" "$dir"
   check "$2 trim" trim "$dir"
   check "$2 detach" leave "$1" "$dir"
   check "$2 the same content again" again "$1" "$2" "$3" "$dir"

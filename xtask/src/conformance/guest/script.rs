@@ -10,11 +10,12 @@ pub const INIT: &str = include_str!("init.sh");
 const VIA: [&str; 2] = ["iscsi", "nbd"];
 
 /// Every check that the script has to report for each of them. One that it is silent about has failed.
-const CHECKS: [&str; 9] = [
+const CHECKS: [&str; 10] = [
     "attach",
     "a replica dies under load",
     "the target moves under load",
     "verify",
+    "grow",
     "trim",
     "detach",
     "the same content again",

@@ -82,6 +82,12 @@ pub enum Volume {
         #[command(flatten)]
         chap: ChapArgs,
     },
+    /// After a resize: the device and the file system on this machine become as large as the volume.
+    Expand {
+        name: String,
+        #[command(flatten)]
+        host: HostArgs,
+    },
     /// List what is attached to this machine, how, and why in that way.
     Mounts {
         #[command(flatten)]

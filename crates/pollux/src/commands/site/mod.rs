@@ -51,6 +51,10 @@ pub fn run(command: Command, api: &ApiArgs, output: Output) -> Result<ExitCode> 
         mounts::list(host, output)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Command::Volume(Volume::Expand { name, host }) = &command {
+        mounts::expand(name, host, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     with(api, async |client| match command {
         Command::Volume(Volume::Mount(wanted)) => mounts::mount(api, wanted, output).await,
         Command::Volume(Volume::Unmount { name, host, chap }) => {

@@ -39,6 +39,16 @@ pub async fn unmount(
     render::show(&Done { done: format!("{name} is unmounted"), way: None, why: None }, output)
 }
 
+pub fn expand(name: &str, host: &HostArgs, output: Output) -> Result<()> {
+    let host = attachments::host(&host.state)?;
+    let here = host.attachments()?.into_iter().map(|(record, _)| record);
+    let record = here.into_iter().find(|record| record.volume == name);
+    let record = record.with_context(|| format!("{name} is not mounted on this machine"))?;
+    let size = host.claim(&record.uid)?.expand_mounted()?;
+    let done = format!("{name} has {size} bytes here");
+    render::show(&Done { done, way: None, why: None }, output)
+}
+
 pub fn list(host: &HostArgs, output: Output) -> Result<()> {
     let all = attachments::host(&host.state)?.attachments()?;
     render::show(&Rows(all.into_iter().map(Row::new).collect()), output)

@@ -61,7 +61,10 @@ pub async fn run(client: &Client, command: Volume, output: Output) -> Result<()>
             let from = Detach { host: host.unwrap_or_default(), credential: credential(&chap)? };
             client.detach_volume(&name, &from).await?
         }
-        Volume::Mount(_) | Volume::Unmount { .. } | Volume::Mounts { .. } => {
+        Volume::Mount(_)
+        | Volume::Unmount { .. }
+        | Volume::Expand { .. }
+        | Volume::Mounts { .. } => {
             unreachable!("what is done on this machine goes another way")
         }
         Volume::Move { name, to } => client.move_volume(&name, &Move { node: to }).await?,
