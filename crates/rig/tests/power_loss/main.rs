@@ -7,6 +7,7 @@ mod volatile;
 
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -25,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const UNFLUSHED: Duration = Duration::from_millis(200);
 const LOST: &str = "UnflushedWritesLost";
 
+/// One at a time: machines have tables of mounts of their own, which begin as a copy of everything that is mounted at
+/// that moment, and what is in a copy is in use.
+static ALONE: Mutex<()> = Mutex::new(());
+
 struct Power {
     plugin: Plugin,
     machines: Machines,
@@ -32,6 +37,8 @@ struct Power {
     device: Claim,
     files: FileLoad,
     raw: RawLoad,
+    /// Goes last.
+    _alone: MutexGuard<'static, ()>,
 }
 
 fn started(name: &str) -> Option<Power> {
@@ -39,6 +46,7 @@ fn started(name: &str) -> Option<Power> {
         eprintln!("SKIPPED: {name}: {missing}");
         return None;
     }
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut plugin = Plugin::start(&folder, &[512 * MIB; 3], &["--away-after", "3"]).unwrap();
     let machines = Machines::of(&mut plugin.rig).unwrap();
@@ -49,7 +57,7 @@ fn started(name: &str) -> Option<Power> {
     raw::write_flushed(&device.target).unwrap();
     let files = FileLoad::start(Files { folder: tree.target.join("files"), seed: 3 }).unwrap();
     let raw = RawLoad::start(&device.target).unwrap();
-    let mut power = Power { plugin, machines, tree, device, files, raw };
+    let mut power = Power { plugin, machines, tree, device, files, raw, _alone: alone };
     power.files.go_on(30, PATIENCE).unwrap();
     Some(power)
 }
