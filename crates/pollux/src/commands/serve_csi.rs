@@ -44,7 +44,7 @@ pub struct ServeCsi {
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair, requires = "node")]
     pub topology: Vec<(String, String)>,
     /// Where this machine keeps note of what is attached; a place that is empty after a boot.
-    #[arg(long, value_name = "DIR", default_value = attachments::STATE)]
+    #[arg(long, env = "POLLUX_ATTACHMENTS", value_name = "DIR", default_value = attachments::STATE)]
     pub state: PathBuf,
     /// How volumes are attached; the best that the kernel has unless given.
     #[arg(long, value_name = "WAY", value_parser = attachments::way)]

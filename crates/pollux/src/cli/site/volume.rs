@@ -228,6 +228,6 @@ pub struct HostArgs {
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// Where it keeps note of what is attached; a place that is empty after a boot.
-    #[arg(long, value_name = "DIR", default_value = attachments::STATE)]
+    #[arg(long, env = "POLLUX_ATTACHMENTS", value_name = "DIR", default_value = attachments::STATE)]
     pub state: PathBuf,
 }
