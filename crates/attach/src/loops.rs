@@ -35,8 +35,14 @@ pub fn there() -> Result<(), LoopError> {
     OpenOptions::new().read(true).write(true).open(CONTROL).map(drop).map_err(LoopError::None)
 }
 
-/// Makes a device of a file.
-pub fn attach(file: &Path, block: ByteLen, read_only: bool) -> Result<PathBuf, LoopError> {
+/// Makes a device of a file. `note` is told each device before it is tried: when the mount that the file is in goes
+/// away, nobody else can tell any more whose device it was.
+pub fn attach(
+    file: &Path,
+    block: ByteLen,
+    read_only: bool,
+    note: impl Fn(&Path) -> io::Result<()>,
+) -> Result<PathBuf, LoopError> {
     let failed = |error| LoopError::Configure { file: file.to_owned(), error };
     let control = OpenOptions::new().read(true).write(true).open(CONTROL);
     let control = control.map_err(LoopError::None)?;
@@ -51,8 +57,8 @@ pub fn attach(file: &Path, block: ByteLen, read_only: bool) -> Result<PathBuf, L
         let number = calls::free_loop(&control).map_err(LoopError::None)?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open(&path, read_only)?;
-        let name = file.to_string_lossy();
-        match calls::configure_loop(&device, &backing, block, read_only, &name) {
+        note(&path).map_err(failed)?;
+        match calls::configure_loop(&device, &backing, block, read_only, &file.to_string_lossy()) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => last = error,
             Err(error) => return Err(failed(error)),
@@ -69,16 +75,22 @@ fn open(path: &Path, read_only: bool) -> Result<File, LoopError> {
 /// Whose file is a part of this folder.
 pub fn under(folder: &Path) -> Vec<PathBuf> {
     let Ok(devices) = fs::read_dir("/sys/block") else { return Vec::new() };
-    let is_ours = |name: &str| {
-        let file = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
-        // The kernel marks a file that was removed, or whose mount is gone, behind its name.
-        file.is_ok_and(|file| Path::new(file.trim_end()).starts_with(folder))
-    };
     let names = devices.filter_map(|device| device.ok()?.file_name().into_string().ok());
-    names
-        .filter(|name| name.starts_with("loop") && is_ours(name))
-        .map(|name| Path::new("/dev").join(name))
-        .collect()
+    let devices =
+        names.filter(|name| name.starts_with("loop")).map(|name| Path::new("/dev").join(name));
+    devices.filter(|device| file_of(device).is_some_and(|file| file.starts_with(folder))).collect()
+}
+
+/// What it is a device of, as far as the kernel can tell; `None`: nothing.
+fn file_of(device: &Path) -> Option<PathBuf> {
+    let name = device.file_name()?.to_string_lossy().into_owned();
+    let file = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+    Some(PathBuf::from(file.trim_end()))
+}
+
+/// Whether the mount that its file was in is gone: it has a name then, and no folder.
+pub fn is_lost(device: &Path, name: &str) -> bool {
+    file_of(device).is_some_and(|file| file == Path::new("/").join(name))
 }
 
 /// Gone when this returns.
@@ -102,9 +114,7 @@ pub fn detach(device: &Path) -> Result<(), LoopError> {
 
 /// Whether it is a device of this file, and not of another one that came later.
 pub fn is_on(device: &Path, file: &Path) -> bool {
-    let name = device.file_name().unwrap_or_default().to_string_lossy();
-    let on = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
-    on.is_ok_and(|on| Path::new(on.trim_end()) == file)
+    file_of(device).is_some_and(|on| on == file)
 }
 
 fn is_attached(device: &Path) -> bool {

@@ -35,12 +35,20 @@ fn mounts(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(ours)
 }
 
+/// What the kernel calls the file of an attachment when it cannot tell any more where that was.
+const LOST: &str = "/volume";
+
 fn loops(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut ours = Vec::new();
     for device in fs::read_dir("/sys/block")? {
         let device = device?;
         let file = fs::read_to_string(device.path().join("loop/backing_file"));
-        if file.is_ok_and(|file| Path::new(file.trim_end()).starts_with(folder)) {
+        // One whose mount is gone was somebody's: nobody may leave it.
+        let is_left = |file: String| {
+            let file = Path::new(file.trim_end());
+            file.starts_with(folder) || file == Path::new(LOST)
+        };
+        if file.is_ok_and(is_left) {
             ours.push(Path::new("/dev").join(device.file_name()));
         }
     }

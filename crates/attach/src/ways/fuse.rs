@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use fuser::BackgroundSession;
 
-use super::{Attached, WayError, linked, unused};
+use super::{Attached, WayError, linked, tell_device, told_device, unused};
 use crate::link::{Link, Plan};
 use crate::orders::Health;
 use crate::record::{Folder, Record};
@@ -35,7 +35,9 @@ impl Attachment {
         let session = session.map_err(failed("the volume's file cannot be served by FUSE"))?;
         let file = at.join(fuse::FILE);
         let disk = link.disk();
-        let device = loops::attach(&file, disk.block, record.read_only || disk.read_only)?;
+        let read_only = record.read_only || disk.read_only;
+        let note = |device: &Path| tell_device(folder, device);
+        let device = loops::attach(&file, disk.block, read_only, note)?;
         Ok(Attachment { link, session: Some(session), file, device })
     }
 }
@@ -88,8 +90,12 @@ impl Attached for Attachment {
     }
 }
 
+/// Also one whose file cannot be found any more: the note of it was made before it was one.
 pub fn devices(folder: &Folder) -> Vec<PathBuf> {
-    loops::under(&folder.fuse())
+    let mut found = loops::under(&folder.fuse());
+    let noted = told_device(folder).filter(|device| loops::is_lost(device, fuse::FILE));
+    found.extend(noted.filter(|device| !found.contains(device)));
+    found
 }
 
 /// What a process that was killed left.

@@ -52,7 +52,7 @@ impl Attachment {
             // The first error is the one to tell.
             let _ = end(&target);
         })?;
-        tell_device(folder, &device)?;
+        tell_device(folder, &device).map_err(failed("the note of the device"))?;
         let mut attachment = Attachment { _portal: portal, target, device, size: 0 };
         attachment.size = attachment.read_size()?;
         Ok(attachment)

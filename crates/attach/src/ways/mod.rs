@@ -94,15 +94,23 @@ pub fn clean(record: &Record, folder: &Folder) -> Result<(), WayError> {
 
 /// Devices of an attachment, whether its process lives or not.
 pub fn devices(folder: &Folder) -> Vec<PathBuf> {
-    let told = std::fs::read_to_string(folder.device());
-    let told = told.ok().map(|path| PathBuf::from(path.trim_end()));
+    // Of loop devices the kernel knows better whose they are: numbers are used again.
+    let told = told_device(folder).filter(|device| !is_loop(device));
     told.into_iter().chain(fuse::devices(folder)).collect()
 }
 
+fn is_loop(device: &Path) -> bool {
+    device.file_name().is_some_and(|name| name.to_string_lossy().starts_with("loop"))
+}
+
 /// So that others find it.
-fn tell_device(folder: &Folder, device: &Path) -> Result<(), WayError> {
-    let written = std::fs::write(folder.device(), format!("{}\n", device.display()));
-    written.map_err(|error| WayError::System { what: "the note of the device", error })
+fn tell_device(folder: &Folder, device: &Path) -> std::io::Result<()> {
+    std::fs::write(folder.device(), format!("{}\n", device.display()))
+}
+
+fn told_device(folder: &Folder) -> Option<PathBuf> {
+    let told = std::fs::read_to_string(folder.device()).ok()?;
+    Some(PathBuf::from(told.trim_end()))
 }
 
 /// Nobody has it mounted, or for himself in another way.

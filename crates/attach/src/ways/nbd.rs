@@ -70,7 +70,7 @@ impl Attachment {
         ];
         let attachment = Attachment { link, device, block: disk.block, threads };
         attachment.await_size(disk.size).map_err(failed)?;
-        tell_device(folder, &attachment.device)?;
+        tell_device(folder, &attachment.device).map_err(failed)?;
         Ok(attachment)
     }
 

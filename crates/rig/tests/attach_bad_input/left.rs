@@ -56,7 +56,9 @@ fn loops(folder: &Path) -> Vec<PathBuf> {
     let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let of_folder = devices.filter(|device| {
         let file = fs::read_to_string(device.path().join("loop/backing_file"));
-        Path::new(file.unwrap_or_default().trim_end()).starts_with(folder)
+        let file = file.unwrap_or_default();
+        // One whose mount is gone has no folder any more, and was somebody's all the same.
+        file.trim_end() == "/volume" || Path::new(file.trim_end()).starts_with(folder)
     });
     of_folder.map(|device| Path::new("/dev").join(device.file_name())).collect()
 }
