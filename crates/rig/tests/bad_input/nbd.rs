@@ -33,7 +33,7 @@ pub fn all(rig: &mut Rig) -> Result<()> {
         Err(NbdError::NoExport(_)) => {}
         other => ensure!(false, "an unknown export: {:?}", other.err()),
     }
-    is_logged(rig, "an unknown export", &["missing", "is not served here"])?;
+    is_logged(rig, "an unknown export", &["missing", "there is no volume of this name here"])?;
     beyond_the_end(rig)?;
 
     let mut client = logged_in(rig)?;
