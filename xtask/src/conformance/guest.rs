@@ -52,7 +52,9 @@ pub fn run(log: &str) -> Result<Totals> {
     packages.unpack(log)?;
     let scratch = folder().join("run");
     fs::create_dir_all(&scratch).with_context(|| format!("making {}", scratch.display()))?;
-    let myself = env::current_exe().context("where this program is")?;
+    // A build may have replaced this program since it was started: then its own path leads nowhere.
+    let myself = folder().join("xtask");
+    fs::copy("/proc/self/exe", &myself).with_context(|| format!("making {}", myself.display()))?;
     // Whoever ends this process, with Ctrl-C or without mercy, ends everything behind it.
     let words = format!("--pdeathsig KILL unshare {NAMESPACES} timeout -s KILL {SECONDS_MAX}");
     let ran = shell::program("setpriv", &words)
