@@ -8,6 +8,7 @@ use block::{ByteLen, ByteOffset, Data};
 use comfy_table::{CellAlignment, Table, presets};
 use replication::catalog::{CatalogAnswer, CatalogAsk, VolumeObject};
 use replication::client::{ConnectionId, Login, Request, RequestId};
+use replication::cost::Costs;
 use replication::membership::{Member, Membership, Voters};
 use replication::replica::{self, CREDIT, LinkId, Replica, Run};
 use replication::state::ReplicaState;
@@ -71,10 +72,13 @@ impl Copy {
         let facts = StoreFacts {
             state: ReplicaState::fresh(Incarnation(1), ByteLen(SIZE)).encode(),
             size: ByteLen(SIZE),
-            granule: ByteLen(BLOCK),
             block_size: ByteLen(BLOCK),
-            cost_per_granule: ByteLen(BLOCK + 64),
-            cost_per_write: ByteLen(BLOCK),
+            costs: Costs {
+                granule: ByteLen(BLOCK),
+                per_write: ByteLen(BLOCK),
+                per_granule: ByteLen(BLOCK + 64),
+                is_clone: false,
+            },
             ..StoreFacts::default()
         };
         let powered = Powered { kernel: 1, device: 1 };

@@ -8,7 +8,7 @@
 
 pub mod admin;
 pub mod catalog;
-mod clock;
+pub mod clock;
 mod complaints;
 pub mod metrics;
 pub mod net;

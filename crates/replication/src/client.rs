@@ -3,7 +3,7 @@ use block::{ByteLen, ByteOffset, Data, Position, Seq};
 use thiserror::Error;
 
 use crate::entry::Zeroing;
-use crate::state::{CLONES_MAX, SnapshotEntry, SnapshotSpec};
+use crate::state::{CLONES_MAX, SNAPSHOTS_MAX, SnapshotEntry, SnapshotSpec};
 pub use crate::store::Extent;
 use crate::words::{
     ClientId, ConnectionNumber, ReplicaId, SnapshotUid, Span, StageNumber, Token, VolumeUid,
@@ -187,6 +187,8 @@ pub enum CommandError {
     HasClones,
     #[error("a volume has at most {CLONES_MAX} clones; delete some of them")]
     TooManyClones,
+    #[error("a volume has at most {SNAPSHOTS_MAX} snapshots; delete some of them")]
+    TooManySnapshots,
     #[error("a volume cannot shrink: it has {has}")]
     Shrink { has: ByteLen },
     #[error("the hold with this token does not exist, or was broken")]

@@ -9,6 +9,7 @@
 pub mod catalog;
 pub mod client;
 pub mod constants;
+pub mod cost;
 pub mod encoding;
 pub mod entry;
 pub mod history;

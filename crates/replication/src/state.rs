@@ -20,6 +20,10 @@ pub const DOOMED_MAX: usize = 8;
 /// Clones that may be marked at once. They and the reservations share what everything else leaves of
 /// a state, about half each.
 pub const CLONES_MAX: usize = 32;
+/// Snapshots of one volume. A replica tells all of them in one message when it is greeted.
+pub const SNAPSHOTS_MAX: usize = 4096;
+/// The most snapshots that a message can carry; a store with more cannot be a replica.
+pub const SNAPSHOTS_FIT: usize = 13_000;
 /// Bytes of persistent reservations: of 16 initiators whose names have 49 bytes, or 7 with 128.
 pub const RESERVATIONS_MAX: usize = 1040;
 /// Bytes of mirror points.

@@ -3,6 +3,7 @@
 use block::{ByteLen, ByteOffset, Data, Position, Seq};
 use thiserror::Error;
 
+use crate::cost::Costs;
 use crate::entry::Zeroing;
 use crate::state::{SnapshotEntry, SnapshotSpec};
 use crate::sums::Sums;
@@ -190,7 +191,6 @@ pub struct StoreFacts {
     pub state: Vec<u8>,
     /// Size of the copy; at least that of the volume.
     pub size: ByteLen,
-    pub granule: ByteLen,
     pub block_size: ByteLen,
     /// Snapshots of users.
     pub snapshots: Vec<SnapshotEntry>,
@@ -198,7 +198,5 @@ pub struct StoreFacts {
     pub internal: Vec<SnapshotEntry>,
     /// An import was begun; what its last part said.
     pub staged: Option<u64>,
-    /// The most that one write of a granule can take, map included.
-    pub cost_per_granule: ByteLen,
-    pub cost_per_write: ByteLen,
+    pub costs: Costs,
 }

@@ -3,7 +3,7 @@
 #[allow(dead_code, reason = "each test takes what it needs of it")]
 mod random;
 
-use block::{ByteLen, ByteOffset, Data, Seq, Term};
+use block::{ByteLen, ByteOffset, Data, Position, Seq, Term};
 use random::Rng;
 use random::messages::{TO_REPLICA, TO_TARGET, reseal};
 use replication::encoding::Malformed;
@@ -11,10 +11,12 @@ use replication::entry::{Change, Entry};
 use replication::membership::{MEMBERS_MAX, Member, Membership, Voters};
 use replication::message::{
     AskId, BATCH_MAX, FRAME_MAX, Fetched, ForReplica, ForTarget, Leaving, Piece, REASON_MAX,
-    ToReplica, ToTarget, WIRE_VERSION, decode_to_replica, decode_to_target, encode_to_replica,
-    encode_to_target,
+    ToReplica, ToTarget, WIRE_VERSION, Welcome, decode_to_replica, decode_to_target,
+    encode_to_replica, encode_to_target,
 };
-use replication::state::{NAME_MAX, RESERVATIONS_MAX, SnapshotSpec};
+use replication::state::{
+    NAME_MAX, RESERVATIONS_MAX, SNAPSHOTS_FIT, SNAPSHOTS_MAX, SnapshotEntry, SnapshotSpec,
+};
 use replication::store::Content;
 use replication::words::{Incarnation, ReplicaId, SnapshotUid};
 
@@ -166,7 +168,7 @@ fn another_version_is_refused_with_both_named() {
     let error = decode_to_replica(&frame).expect_err("another version");
     let (found, known) = (WIRE_VERSION + 6, WIRE_VERSION);
     assert_eq!(error, Malformed::Version { what: "a message", found, known });
-    assert_eq!(error.to_string(), "a message of version 7; this is version 1");
+    assert_eq!(error.to_string(), "a message of version 8; this is version 2");
     let what = "this is no frame: another magic number";
     assert_eq!(
         decode_to_target(&[32; 64]).expect_err("no frame"),
@@ -218,4 +220,27 @@ fn a_long_reason_is_cut_between_letters() {
         panic!("it left")
     };
     assert_eq!(reason, "ü".repeat(REASON_MAX / 2));
+}
+
+/// Protects from a replica whose snapshots do not fit its welcome: its node would stop with every
+/// hello.
+#[test]
+fn as_many_snapshots_as_there_may_be_fit_a_frame_and_more_are_refused() {
+    let snapshot = |number: usize| SnapshotEntry {
+        uid: SnapshotUid([1; 16]),
+        name: format!("{number:0width$}", width = NAME_MAX),
+        created: 1,
+        position: Position::new(1, 1),
+    };
+    let welcome = |count: usize| {
+        let welcome = Welcome { snapshots: (0..count).map(snapshot).collect(), ..Rng(1).welcome() };
+        let body = ToTarget::Welcome(Box::new(welcome));
+        encode_to_target(&ForTarget { term: Term(1), body }).to_bytes()
+    };
+    assert!(SNAPSHOTS_MAX <= SNAPSHOTS_FIT);
+    let whole = decode_to_target(&welcome(SNAPSHOTS_FIT)).expect("it fits");
+    assert!(matches!(whole.body, ToTarget::Welcome(it) if it.snapshots.len() == SNAPSHOTS_FIT));
+    let error =
+        decode_to_target(&welcome(SNAPSHOTS_FIT + 1)).expect_err("it could not be passed on");
+    assert_eq!(error, Malformed::Field { what: "more snapshots than a volume can have" });
 }

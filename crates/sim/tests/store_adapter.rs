@@ -58,9 +58,9 @@ fn a_new_replica_is_empty_and_stays_what_it_is() {
     let fresh = ReplicaState::fresh(Incarnation(9), ByteLen(8 * GRANULE));
     assert_eq!(ReplicaState::decode(&facts.state), Ok(fresh));
     assert_eq!((facts.position, facts.size), (Position::new(1, 1), ByteLen(8 * GRANULE)));
-    assert_eq!((facts.granule, facts.block_size), (ByteLen(GRANULE), ByteLen(GRANULE)));
+    assert_eq!((facts.costs.granule, facts.block_size), (ByteLen(GRANULE), ByteLen(GRANULE)));
     assert!(facts.snapshots.is_empty() && facts.internal.is_empty() && facts.staged.is_none());
-    assert!(facts.cost_per_granule.0 > GRANULE && facts.cost_per_write.0 > GRANULE);
+    assert!(facts.costs.per_granule.0 > GRANULE && facts.costs.per_write.0 > GRANULE);
     assert_eq!(bench.tags(A), [0, 0, 0, 77, 0, 0, 0, 0]);
     assert_eq!(bench.facts(B).position, Position::default());
 }

@@ -10,11 +10,14 @@
 //! higher for a time, for records that wait or a checkpoint that runs, a write waits for the next
 //! checkpoint.
 //!
-//! What lives on the reserve (discards, marks, deletions) does not look at credits. Where it takes
-//! space for good, as a discard of what a snapshot has does, it takes it from the reserve first: a
-//! covered write leaves only half of that. If such operations take more than the other half, a
-//! credit is no longer backed; so it is when blocks are larger than a page and free space is
-//! in pieces that are smaller than a block.
+//! Zeros, rollbacks and growth of the same volume spend its credit in the same way, as far as they
+//! take space for good. Without credit they may draw on the first layer of the reserve, and leave
+//! the credits of other volumes alone; that is why a covered operation asks for the rest of the
+//! reserve only. What borrows from the reserve or deletes does not look at credits: a checkpoint
+//! brings back what it took, and covered operations wait for that.
+//!
+//! A credit is not backed when blocks are larger than a page and free space is in pieces that are
+//! smaller than a block.
 use block::{ByteLen, ByteOffset, Disk};
 
 use crate::error::OpError;
@@ -22,7 +25,7 @@ use crate::format::Record;
 use crate::limits::MAP_PAGE;
 use crate::pool::Pool;
 use crate::pool::queue::Kind;
-use crate::pool::room::HEIGHT_MAX;
+use crate::pool::room::{HEIGHT_MAX, kept_for_borrowing};
 use crate::pool::seal::Batch;
 use crate::units::VolumeId;
 use crate::volume::BlockSize;
@@ -43,6 +46,19 @@ pub fn write_cost(block_size: BlockSize, offset: ByteOffset, len: ByteLen) -> By
     // records of the volume and of an orphan; and a map that becomes as high as it can.
     let pages = 2 * HEIGHT_MAX + 2 * leaves + 2 * RECORD_NODES_MAX + 2 * HEIGHT_MAX;
     ByteLen((last - first + 1) * granule + pages * 2 * MAP_PAGE as u64)
+}
+
+/// The most that a zeroing, a rollback or a growth takes of its volume's credit: both ends of the
+/// range where they are parts of granules, the ways to them and to what a large hole cuts off, the
+/// records of the volume and of an orphan, and a map that becomes as high as it can. A rollback or a
+/// growth has no range (`len` 0).
+pub fn zero_cost(block_size: BlockSize, offset: ByteOffset, len: ByteLen) -> ByteLen {
+    let granule = block_size.granule();
+    let end = offset.0.saturating_add(len.0);
+    let parts =
+        u64::from(!offset.0.is_multiple_of(granule)) + u64::from(!end.is_multiple_of(granule));
+    let pages = 4 * HEIGHT_MAX + 2 * RECORD_NODES_MAX + 2 * HEIGHT_MAX;
+    ByteLen(parts * granule + pages * 2 * MAP_PAGE as u64)
 }
 
 impl<D: Disk> Pool<D> {
@@ -90,7 +106,7 @@ impl<D: Disk> Pool<D> {
     /// After opening: what is no longer there cannot be promised. Those that were made first keep
     /// theirs first.
     pub(super) fn clamp_credits(&mut self) {
-        let kept_free = self.checkpoint_need() + self.superblock.reserve / 2;
+        let kept_free = self.checkpoint_need() + kept_for_borrowing(self.superblock.reserve);
         let mut left = self.space.free().saturating_sub(kept_free);
         let promised = self.volumes.iter().filter(|(_, volume)| volume.kept.credit > 0);
         let promised: Vec<VolumeId> = promised.map(|(id, _)| *id).collect();

@@ -2,6 +2,7 @@
 //! operation is sealed, so a checkpoint never finds the pool full.
 use block::{ByteLen, Disk};
 
+use crate::compress::Compression;
 use crate::error::OpError;
 use crate::limits::ORPHANS_MAX;
 use crate::pool::Pool;
@@ -31,15 +32,34 @@ struct Needs {
 }
 
 /// How far an operation may draw on the reserve.
+///
+/// The reserve has three layers, so that what frees space never fails because of what takes it:
+/// the first three eighths for operations that may take space for good though they are meant to
+/// free some; the next three eighths for operations that only borrow it until the next checkpoint;
+/// the last quarter for deletes. Of the smallest reserve (1 MiB) three eighths are 48 pages in two
+/// copies: the most that one discard borrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Draw {
-    /// Not at all: it takes space for good.
+    /// Not at all, unless the volume's credit covers it: it takes space for good.
     Nothing,
-    /// Half of it: it gives space back, but where a snapshot has what it changes, or where the
-    /// rest of a compressed block is longer than all of it was, it takes some too.
-    Half,
+    /// The first layer, beside the credits of other volumes: a discard or rollback of a volume with
+    /// snapshots rewrites map pages that the snapshots keep, and the rest of a compressed block may
+    /// be longer than all of it was.
+    First,
+    /// All but what is left to deletes: everything that it takes comes back with a checkpoint.
+    Borrow,
     /// All of it: deleting always works.
     All,
+}
+
+/// What operations that take space for good leave of the reserve, whatever their credit.
+pub(super) fn kept_for_borrowing(reserve: u64) -> u64 {
+    reserve / 8 * 5
+}
+
+/// What operations that borrow leave of the reserve.
+fn kept_for_deletes(reserve: u64) -> u64 {
+    reserve / 4
 }
 
 impl<D: Disk> Pool<D> {
@@ -90,7 +110,8 @@ impl<D: Disk> Pool<D> {
         let leaves = size.div_ceil(self.volumes[&id].granule()).div_ceil(128);
         // Above the leaves a map has hardly more than a 127th of their number.
         let pages = leaves.div_ceil(100) + HEIGHT_MAX;
-        let needed = self.checkpoint_need().saturating_add(self.credits_beside(None));
+        let kept = kept_for_borrowing(self.superblock.reserve) + self.credits_beside(None);
+        let needed = self.checkpoint_need().saturating_add(kept);
         let spare = self.space.free().saturating_sub(needed);
         let affordable = spare / (8 * self.space.layout.page());
         pages.min(self.limits.stamped_pages).min(affordable)
@@ -107,16 +128,16 @@ impl<D: Disk> Pool<D> {
         let nodes = needs.nodes * 2 * self.space.layout.page();
         let covered =
             needs.owner.is_some_and(|id| nodes + needs.stored + needs.found <= self.credit_of(id));
+        let reserve = self.superblock.reserve;
         let left_free = match needs.draw {
-            // What others may have taken from the reserve since the credit was given is not missing
-            // here.
+            // What others may have taken from the first layer since the credit was given is not
+            // missing here.
             Draw::Nothing if covered => {
-                self.superblock.reserve / 2 + self.credits_beside(needs.owner)
+                kept_for_borrowing(reserve) + self.credits_beside(needs.owner)
             }
-            Draw::Nothing => {
-                self.superblock.reserve.saturating_add(self.credits_beside(needs.owner))
-            }
-            Draw::Half => self.superblock.reserve / 2,
+            Draw::Nothing => reserve.saturating_add(self.credits_beside(needs.owner)),
+            Draw::First => kept_for_borrowing(reserve) + self.credits_beside(needs.owner),
+            Draw::Borrow => kept_for_deletes(reserve),
             Draw::All => 0,
         };
         let needed = (spent + nodes + left_free).saturating_add(needs.stored);
@@ -154,8 +175,12 @@ impl<D: Disk> Pool<D> {
                 let large = change.is_large_hole();
                 let nodes = self.nodes_of(id, first, count, zeros, large);
                 let nodes = nodes + records + growth(&self.volumes[&id]);
-                let draw = if zeros && !import { Draw::Half } else { Draw::Nothing };
-                let owner = (draw == Draw::Nothing && !import).then_some(id);
+                let draw = match zeros && !import {
+                    true if self.zeros_borrow(id, stored + found) => Draw::Borrow,
+                    true => Draw::First,
+                    false => Draw::Nothing,
+                };
+                let owner = (draw != Draw::Borrow && !import).then_some(id);
                 Some(Needs { stored, found, nodes, draw, owner })
             }
             // A new object takes space for good.
@@ -178,15 +203,18 @@ impl<D: Disk> Pool<D> {
             Kind::Grow { volume, size, .. } => {
                 let kept = &self.volumes[volume].kept;
                 let higher = kept.height_of(size.0) > kept.map.height && kept.map.height > 0;
-                needs(2 * HEIGHT_MAX, if higher { Draw::Nothing } else { Draw::Half })
+                let draw = if higher { Draw::Nothing } else { Draw::First };
+                let (nodes, owner) = (2 * HEIGHT_MAX + records, Some(*volume));
+                Some(Needs { stored: 0, found: 0, nodes, draw, owner })
             }
             Kind::Rollback { volume, to, .. } => {
                 let (volume, to) = (*volume, *to);
                 if !self.can_jump(volume, Some(to)) {
-                    None
-                } else {
-                    needs(4 * HEIGHT_MAX, Draw::Half)
+                    return None;
                 }
+                // Two of the levels are those that stamping sets aside beside its budget.
+                let (nodes, draw, owner) = (6 * HEIGHT_MAX + records, Draw::First, Some(volume));
+                Some(Needs { stored: 0, found: 0, nodes, draw, owner })
             }
             Kind::Adopt { volume, staging, .. } => {
                 let (volume, staging) = (*volume, *staging);
@@ -204,7 +232,7 @@ impl<D: Disk> Pool<D> {
             }
             Kind::Mark { volume, .. } | Kind::SetState { volume, .. } => {
                 let height = u64::from(self.volumes[volume].height());
-                needs(height + growth(&self.volumes[volume]), Draw::Half)
+                needs(height + growth(&self.volumes[volume]), Draw::Borrow)
             }
             Kind::Attach { .. } | Kind::Delete { .. } | Kind::DeleteSnapshot { .. } => {
                 needs(DROP_RECORDS * self.record_nodes() + HEIGHT_MAX, Draw::All)
@@ -217,6 +245,7 @@ impl<D: Disk> Pool<D> {
         let volume = match &self.queue.front()?.kind {
             Kind::Change(change) => change.volume,
             Kind::Snapshot { volume, spec, .. } if !spec.internal => *volume,
+            Kind::Grow { volume, .. } | Kind::Rollback { volume, .. } => *volume,
             _ => return None,
         };
         // Nearly all volumes have none, and need not be reckoned with twice.
@@ -226,6 +255,14 @@ impl<D: Disk> Pool<D> {
         let needs = self.needs()?;
         let nodes = needs.nodes * 2 * self.space.layout.page();
         Some((needs.owner?, nodes + needs.stored + needs.found))
+    }
+
+    /// Whether zeros take nothing for good: no snapshot shares the volume's pages, so what they
+    /// replace is freed, and no part of a compressed block is left that could have become longer.
+    fn zeros_borrow(&self, id: VolumeId, sectors: u64) -> bool {
+        let kept = &self.volumes[&id].kept;
+        let grows = sectors > 0 && kept.header.compression != Compression::Off;
+        kept.parent.is_none() && !grows
     }
 
     /// Whether a snapshot has its map, and no checkpoint is under way that does not know of what

@@ -329,6 +329,7 @@ fn record_len_max(kind: &Kind) -> usize {
         Kind::Create { spec, .. } => 64 + spec.name.len(),
         Kind::Snapshot { spec, .. } => 128 + spec.name.len(),
         Kind::Clone { header, .. } => 128 + header.name.len(),
-        _ => 64,
+        // And what is left of the volume's credit.
+        _ => 64 + 19,
     }
 }

@@ -33,7 +33,9 @@ fn code(refusal: &Refusal) -> Code {
             CommandError::HasClones => Code::FailedPrecondition,
             CommandError::Shrink { .. } | CommandError::Invalid { .. } => Code::InvalidArgument,
             CommandError::HoldBroken | CommandError::AlreadyHeld => Code::Aborted,
-            CommandError::NoSpace | CommandError::TooManyClones => Code::ResourceExhausted,
+            CommandError::NoSpace
+            | CommandError::TooManyClones
+            | CommandError::TooManySnapshots => Code::ResourceExhausted,
         },
     }
 }

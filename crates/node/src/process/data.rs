@@ -16,6 +16,7 @@ use tracing::info;
 
 use super::Options;
 use super::failures::Failures;
+use crate::clock::Clock;
 use crate::random;
 use crate::shard::{Config, Listener, Order, PoolPlace, Report, Service, Shard, kernel_boot};
 
@@ -73,7 +74,8 @@ pub fn start(
     listeners.extend(iscsi.map(|it| (Listener::Tcp(it), Service::Iscsi)));
     listeners.extend(socket.map(|it| (Listener::Unix(it), Service::Nbd)));
 
-    let config = Config { node: options.id, boot: Boot(random::number()), tls };
+    let config =
+        Config { node: options.id, boot: Boot(random::number()), tls, clock: Clock::default() };
     let pools = options.pools.clone();
     let report = Box::new(move |it| {
         // Without a control side the process is about to end.

@@ -40,7 +40,7 @@ use mio::{Events, Poll, Token, Waker};
 use replication::words::{Boot, Moment, NodeId, Span};
 use slab::Slab;
 
-use crate::clock;
+use crate::clock::Clock;
 use crate::complaints::Complaints;
 use crate::records::NodeBook;
 use doors::{Door, Handshakes};
@@ -83,6 +83,7 @@ pub struct Config {
     pub boot: Boot,
     /// What peers have to be met with; without it they are plain, and on this machine only.
     pub tls: Option<Sessions>,
+    pub clock: Clock,
 }
 
 /// Numbers that are never given twice in one run.
@@ -120,6 +121,7 @@ pub struct Shard {
     spare: Vec<usize>,
     nodes: NodeBook,
     numbers: Numbers,
+    /// As of the beginning of this pass over machines; until then, of this turn.
     now: Moment,
     ticked: Moment,
     /// When changes were last looked for.
@@ -145,6 +147,7 @@ impl Shard {
         orders: Receiver<Order>,
         report: Box<dyn Fn(Report) + Send>,
     ) -> Shard {
+        let now = config.clock.now();
         Shard {
             config,
             poll,
@@ -163,7 +166,7 @@ impl Shard {
             spare: Vec::new(),
             nodes: NodeBook::new(),
             numbers: Numbers::default(),
-            now: clock::now(),
+            now,
             ticked: Moment(0),
             looked: Moment(0),
             ending: None,
@@ -184,7 +187,7 @@ impl Shard {
             if !self.wait(&mut events)? {
                 continue;
             }
-            self.now = clock::now();
+            self.now = self.config.clock.now();
             for event in &events {
                 match event.token() {
                     ORDERS => self.take_orders(),
@@ -235,7 +238,7 @@ impl Shard {
 
     fn until_tick(&self) -> Duration {
         let next = self.ticked + TICK;
-        Duration::from_micros(next.since(clock::now()).0)
+        Duration::from_micros(next.since(self.config.clock.now()).0)
     }
 
     fn tick(&mut self) {
@@ -254,9 +257,14 @@ impl Shard {
 
     /// Carries everything between machines and pools until nothing moves, or until sockets have
     /// waited for long enough: a pool in memory is ready again and again while it has work.
+    ///
+    /// The machines get a time that is not older than anything they are told in the same pass (P5):
+    /// it is taken after sockets and pools were read. A process that was stopped in between would
+    /// otherwise answer a read that came after its lease had ended, or begin to serve before an
+    /// older lease has.
     fn turn(&mut self) {
         let (mut quiet, mut first) = (false, true);
-        let end = clock::now() + TURN_MAX;
+        let end = self.config.clock.now() + TURN_MAX;
         loop {
             let stored = self.poll_pools();
             let mut awake = self.volumes.take_awake();
@@ -272,6 +280,7 @@ impl Shard {
                 continue;
             }
             quiet = false;
+            self.now = self.config.clock.now();
             for volume in awake.drain(..) {
                 self.run_replica(volume);
                 self.run_target(volume);
@@ -281,7 +290,7 @@ impl Shard {
                 self.send_ahead();
             }
             // Behind the first pass: a disk rings once, and has to be looked at then.
-            if clock::now() >= end {
+            if self.config.clock.now() >= end {
                 return;
             }
         }

@@ -78,6 +78,9 @@ impl Shard {
                 target.record.access = record.access;
                 self.judge_users(number);
             }
+            if begin == Begin::TakeOver {
+                self.tell_target(number, Event::TakeOver);
+            }
             return Err(Refusal::TargetRuns);
         }
         let run = Boot(self.config.boot.0.wrapping_add(self.numbers.next()));

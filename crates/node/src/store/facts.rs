@@ -1,6 +1,7 @@
 //! What a pool says of its replicas.
 use block::{ByteLen, ByteOffset, Disk};
 use engine::{BlockSize, Pool, SnapshotId, SnapshotInfo, VolumeId, VolumeInfo};
+use replication::cost::Costs;
 use replication::state::SnapshotEntry;
 use replication::store::StoreFacts;
 use replication::words::SnapshotUid;
@@ -36,12 +37,10 @@ pub fn of<D: Disk>(pool: &Pool<D>, id: VolumeId) -> Option<StoreFacts> {
     let volume = pool.volume(id)?;
     let own = pool.snapshots().into_iter().filter(|snapshot| is_of(snapshot, id));
     let (internal, snapshots): (Vec<_>, Vec<_>) = own.partition(|snapshot| snapshot.internal);
-    let (cost_per_write, cost_per_granule) = costs(volume.block_size);
     Some(StoreFacts {
         position: volume.held,
         state: volume.state.clone(),
         size: volume.size,
-        granule: ByteLen(volume.block_size.granule()),
         block_size: ByteLen(volume.block_size.bytes()),
         snapshots: snapshots.into_iter().map(entry).collect(),
         internal: internal.into_iter().map(entry).collect(),
@@ -49,8 +48,7 @@ pub fn of<D: Disk>(pool: &Pool<D>, id: VolumeId) -> Option<StoreFacts> {
             .staging_of(id)
             .and_then(|staging| staging.staging)
             .map(|staging| staging.progress),
-        cost_per_granule,
-        cost_per_write,
+        costs: Costs { is_clone: is_clone(pool, &volume), ..costs(volume.block_size) },
     })
 }
 
@@ -65,7 +63,7 @@ fn entry(snapshot: SnapshotInfo) -> SnapshotEntry {
 
 /// What a write takes at the most, as a part for itself and a part for each granule that it
 /// touches: the engine counts map pages, which a target does not know.
-fn costs(block_size: BlockSize) -> (ByteLen, ByteLen) {
+fn costs(block_size: BlockSize) -> Costs {
     let granule = block_size.granule();
     let cost = |first: u64, count: u64| {
         let (offset, len) = (ByteOffset(first * granule), ByteLen(count * granule));
@@ -76,7 +74,21 @@ fn costs(block_size: BlockSize) -> (ByteLen, ByteLen) {
     let leaf = apart - cost(0, 2);
     // However a write lies, two leaves and one for each further `LEAF` granules are enough.
     let per_granule = granule + leaf.div_ceil(LEAF);
-    (ByteLen(apart - 2 * granule), ByteLen(per_granule))
+    Costs {
+        granule: ByteLen(granule),
+        per_write: ByteLen(apart - 2 * granule),
+        per_granule: ByteLen(per_granule),
+        is_clone: false,
+    }
+}
+
+/// Whether one of the snapshots that a volume goes on from is another volume's.
+fn is_clone<D: Disk>(pool: &Pool<D>, volume: &VolumeInfo) -> bool {
+    let parent = |id: SnapshotId| pool.snapshot(id);
+    let ancestors = std::iter::successors(volume.parent.and_then(parent), |found| {
+        found.parent.and_then(parent)
+    });
+    ancestors.into_iter().any(|found| found.volume != volume.id)
 }
 
 #[cfg(test)]
@@ -89,15 +101,17 @@ mod tests {
         for block_size in [512, 4096, 16 << 10, 128 << 10] {
             let block_size = BlockSize::new(block_size).expect("a legal block");
             let granule = block_size.granule();
-            let (per_write, per_granule) = costs(block_size);
+            let costs = costs(block_size);
             for first in 0..2 * LEAF {
                 for count in 1..=2 * LEAF + 2 {
                     let (offset, len) = (ByteOffset(first * granule), ByteLen(count * granule));
                     let taken = engine::write_cost(block_size, offset, len);
-                    let reckoned = per_write.0 + count * per_granule.0;
+                    let reckoned = costs.of_write(offset, len);
                     assert!(taken.0 <= reckoned, "{count} from {first}: {taken} > {reckoned}");
                     // And not by far more, or volumes would stop early.
-                    assert!(reckoned - taken.0 <= 2 * per_granule.0.max(16 << 10));
+                    assert!(reckoned - taken.0 <= 2 * costs.per_granule.0.max(16 << 10));
+                    let zeroed = engine::zero_cost(block_size, ByteOffset(offset.0 + 512), len);
+                    assert!(zeroed.0 <= costs.of_zero(), "{zeroed} > {}", costs.of_zero());
                 }
             }
         }

@@ -61,6 +61,11 @@ impl Nbd {
         assert_eq!(reply[4..8], [0; 4], "request {kind} at {offset} fails");
     }
 
+    /// The connection, behind its negotiation.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         self.run(WRITE, offset, data.len() as u64, data);
     }

@@ -13,6 +13,7 @@ use block::{ByteLen, Position};
 use engine::{BlockSize, Compression, CreateOptions, Pool};
 use mio::Poll;
 use mio::net::TcpListener;
+use node::clock::Clock;
 use node::records::{Access, VolumeRecord};
 use node::shard::{
     Config, Extents, ExtentsAsk, Listener, Order, PoolPlace, Refusal, ReplicaSpec, Report, Sender,
@@ -39,6 +40,8 @@ pub struct Site {
     boots: u64,
     /// How long IO of volumes waits that are made from now on.
     pub hold: Span,
+    /// Clocks of nodes that are started from now on, where they are not the machine's.
+    pub clocks: BTreeMap<NodeId, Clock>,
 }
 
 pub struct Node {
@@ -59,6 +62,7 @@ impl Site {
             senders,
             boots: 1,
             hold: Span::secs(60),
+            clocks: BTreeMap::new(),
         }
     }
 
@@ -70,7 +74,8 @@ impl Site {
             make_pool(&path, pool_size);
         }
         self.boots += 1;
-        let config = Config { node, boot: Boot(self.boots * 1_000_000), tls: None };
+        let clock = self.clocks.get(&node).cloned().unwrap_or_default();
+        let config = Config { node, boot: Boot(self.boots * 1_000_000), tls: None, clock };
         let poll = Poll::new().unwrap();
         let (sender, orders) = Sender::new(Shard::waker(&poll).unwrap());
         let peers = listener(self.nodes.get(&node).map(|node| node.peers));

@@ -11,12 +11,13 @@ use super::{
     AskId, Fetched, ForReplica, ForTarget, Hello, Leaving, OpenedRound, Piece, ReadFailure,
     Refusal, RoundFailure, RoundPoint, ToReplica, ToTarget, Wanted, Welcome,
 };
+use crate::cost::Costs;
 use crate::encoding::{Malformed, Reader};
 use crate::entry::{Change, Checksum, Entry, Zeroing};
 use crate::membership::Membership;
 use crate::state::{
-    ImportMark, POINTS_MAX, Promise, RESERVATIONS_MAX, SharedState, SnapshotEntry, SnapshotSpec,
-    Stages,
+    ImportMark, POINTS_MAX, Promise, RESERVATIONS_MAX, SNAPSHOTS_FIT, SharedState, SnapshotEntry,
+    SnapshotSpec, Stages,
 };
 use crate::store::{ChangedRange, Content, Extent};
 use crate::sums::Sums;
@@ -322,7 +323,13 @@ fn read_range(frame: &mut Opened) -> Result<ChangedRange, Malformed> {
 }
 
 fn read_snapshots(frame: &mut Opened) -> Result<Vec<SnapshotEntry>, Malformed> {
-    list(frame, SnapshotEntry::LEAST, "snapshots", |frame| SnapshotEntry::read(&mut frame.meta))
+    let read = |frame: &mut Opened| SnapshotEntry::read(&mut frame.meta);
+    let snapshots = list(frame, SnapshotEntry::LEAST, "snapshots", read)?;
+    // More would not fit the message in which they are passed on.
+    match snapshots.len() > SNAPSHOTS_FIT {
+        true => wrong("more snapshots than a volume can have"),
+        false => Ok(snapshots),
+    }
 }
 
 fn read_welcome(frame: &mut Opened) -> Result<Welcome, Malformed> {
@@ -336,6 +343,15 @@ fn read_welcome(frame: &mut Opened) -> Result<Welcome, Malformed> {
     let rounds = list(frame, 16, "rounds", |frame| frame.meta.position("a round"))?;
     let meta = &mut frame.meta;
     let import = read_kept(meta)?;
+    let headroom = meta.len("headroom")?;
+    let granule = meta.len("granule")?;
+    let block_size = meta.len("block size")?;
+    let costs = Costs {
+        granule,
+        per_granule: meta.len("cost per granule")?,
+        per_write: meta.len("cost per write")?,
+        is_clone: meta.bool("whether a copy began as a clone")?,
+    };
     Ok(Welcome {
         incarnation,
         boot,
@@ -346,11 +362,9 @@ fn read_welcome(frame: &mut Opened) -> Result<Welcome, Malformed> {
         snapshots,
         rounds,
         import,
-        headroom: meta.len("headroom")?,
-        granule: meta.len("granule")?,
-        block_size: meta.len("block size")?,
-        cost_per_granule: meta.len("cost per granule")?,
-        cost_per_write: meta.len("cost per write")?,
+        headroom,
+        block_size,
+        costs,
     })
 }
 

@@ -6,6 +6,7 @@ use super::{
     Fetched, ForReplica, ForTarget, Leaving, OpenedRound, Piece, ReadFailure, Refusal,
     RoundFailure, RoundPoint, ToReplica, ToTarget, Wanted, Welcome,
 };
+use crate::cost::Costs;
 use crate::encoding::Writer;
 use crate::entry::{Change, Checksum, Entry, Zeroing};
 use crate::state::{ImportMark, POINTS_MAX, RESERVATIONS_MAX, SnapshotEntry};
@@ -340,10 +341,8 @@ fn write_welcome(frame: &mut Frame, welcome: &Welcome) {
         rounds,
         import,
         headroom,
-        granule,
         block_size,
-        cost_per_granule,
-        cost_per_write,
+        costs: Costs { granule, per_write, per_granule, is_clone },
     } = welcome;
     frame.numbers(&[incarnation.0, boot.0]);
     frame.meta.position(*position);
@@ -355,7 +354,8 @@ fn write_welcome(frame: &mut Frame, welcome: &Welcome) {
     frame.count(rounds.len());
     rounds.iter().for_each(|round| frame.meta.position(*round));
     write_kept(&mut frame.meta, import.as_ref());
-    frame.numbers(&[headroom.0, granule.0, block_size.0, cost_per_granule.0, cost_per_write.0]);
+    frame.numbers(&[headroom.0, granule.0, block_size.0, per_granule.0, per_write.0]);
+    frame.meta.u8(u8::from(*is_clone));
 }
 
 fn write_opened(frame: &mut Frame, opened: &OpenedRound) {

@@ -3,6 +3,7 @@
 use block::{ByteLen, ByteOffset, Data, Position, Seq, Term};
 use thiserror::Error;
 
+use crate::cost::Costs;
 use crate::entry::Entry;
 use crate::membership::Membership;
 use crate::state::{ImportMark, Promise, SharedState, SnapshotEntry, SnapshotSpec};
@@ -12,6 +13,7 @@ use crate::words::{Boot, Incarnation, Moment, SnapshotUid};
 mod decode;
 mod encode;
 mod frame;
+mod plausible;
 
 pub use crate::encoding::Malformed;
 pub use decode::{
@@ -22,7 +24,8 @@ pub use frame::{DIVIDES_AFTER, Division, Encoded, REASON_MAX, division};
 
 /// The version of the encoding. A peer with another one is told so, and the connection ends.
 /// 1: the first.
-pub const WIRE_VERSION: u16 = 1;
+/// 2: a welcome says whether the copy began as a clone.
+pub const WIRE_VERSION: u16 = 2;
 
 /// The longest frame: the largest fetch with its headers.
 pub const FRAME_MAX: usize = 4 << 20;
@@ -59,10 +62,8 @@ pub struct Welcome {
     /// An import that can go on, and how far it came.
     pub import: Option<(ImportMark, ByteOffset)>,
     pub headroom: ByteLen,
-    pub granule: ByteLen,
     pub block_size: ByteLen,
-    pub cost_per_granule: ByteLen,
-    pub cost_per_write: ByteLen,
+    pub costs: Costs,
 }
 
 /// Which content of a replica is meant; where a round freezes its source.

@@ -12,7 +12,6 @@ use crate::store::{StoreError, StoreOp, StoreTag};
 use crate::words::Moment;
 
 use super::asked::Purpose;
-use super::credit::cost;
 use super::plan::Then;
 
 /// Entries that the store has at once. A store that has its hands full with more of them is busy.
@@ -241,7 +240,7 @@ impl Replica {
     fn held(&mut self, given: Given) {
         let position = given.entry.position(given.term);
         self.books.held = position;
-        self.credit.spend(position.seq, cost(&self.shape, &given.entry.change));
+        self.spend_on(position.seq, &given.entry.change);
         match given.entry.change {
             Change::Snapshot(spec) => self.snapshots.push(spec.at(position)),
             Change::DeleteSnapshot(_) if !self.mechanisms.deferred_deletes() => {

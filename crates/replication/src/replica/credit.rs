@@ -1,4 +1,4 @@
-//! Space that is set aside for this stream (Q7): asked for once, spent by writes at their worst
+//! Space that is set aside for this stream (Q7): asked for once, spent by entries at their worst
 //! case, and asked for anew when half of it is spent. A store that has less gives less, and is
 //! asked anew when half of that is spent, so that the last of a pool is written as fast as the
 //! first; only one that has nothing to give is left in peace for a while.
@@ -8,7 +8,7 @@ use block::{ByteLen, Seq};
 
 use crate::entry::Change;
 use crate::replica::asked::Purpose;
-use crate::replica::{Output, Replica, Shape};
+use crate::replica::{Output, Replica};
 use crate::store::{StoreError, StoreOp};
 use crate::words::{Moment, Span};
 
@@ -98,20 +98,13 @@ impl Credit {
     }
 }
 
-/// The most that a change can take from the pool.
-pub fn cost(shape: &Shape, change: &Change) -> u64 {
-    let (offset, data) = match change {
-        Change::Write { offset, data, .. } => (offset, data),
-        Change::Snapshot(_) => return shape.cost_per_write.0,
-        _ => return 0,
-    };
-    let granule = shape.granule.0.max(1);
-    let end = offset.0.saturating_add(data.len() as u64);
-    let granules = end.div_ceil(granule).saturating_sub(offset.0 / granule);
-    granules.saturating_mul(shape.cost_per_granule.0).saturating_add(shape.cost_per_write.0)
-}
-
 impl Replica {
+    /// What an entry that is held took from the pool, at the most.
+    pub(super) fn spend_on(&mut self, seq: Seq, change: &Change) {
+        let cost = self.shape.costs.of(change, !self.snapshots.is_empty());
+        self.credit.spend(seq, cost);
+    }
+
     pub(super) fn top_up(&mut self, now: Moment, out: &mut Vec<Output>) {
         if let Some(bytes) = self.credit.due(now) {
             self.ask_credit(bytes, out);
@@ -126,7 +119,7 @@ impl Replica {
 
     /// More than there is, and enough for a write.
     fn is_worth_asking(&self, bytes: u64) -> bool {
-        let least = self.shape.cost_per_granule.0 + self.shape.cost_per_write.0;
+        let least = self.shape.costs.per_granule.0 + self.shape.costs.per_write.0;
         bytes >= least && bytes > self.credit.given.left()
     }
 

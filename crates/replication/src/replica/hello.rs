@@ -117,10 +117,8 @@ impl Replica {
             rounds: rounds.map(|entry| entry.position).collect(),
             import: self.state.import.zip(staged),
             headroom: self.credit.headroom(),
-            granule: self.shape.granule,
             block_size: self.shape.block_size,
-            cost_per_granule: self.shape.cost_per_granule,
-            cost_per_write: self.shape.cost_per_write,
+            costs: self.shape.costs,
         };
         self.restart_acks();
         self.send(link, ToTarget::Welcome(Box::new(welcome)), out);

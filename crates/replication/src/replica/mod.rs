@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use block::{ByteLen, Position, Seq, Term};
 
+use crate::cost::Costs;
 use crate::message::{ForReplica, ForTarget, ToReplica, ToTarget};
 use crate::state::{Promise, ReplicaState, SnapshotEntry};
 use crate::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
@@ -130,10 +131,8 @@ enum Standing {
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     size: ByteLen,
-    granule: ByteLen,
     block_size: ByteLen,
-    cost_per_granule: ByteLen,
-    cost_per_write: ByteLen,
+    costs: Costs,
 }
 
 pub struct Replica {

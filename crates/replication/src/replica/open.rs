@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::message::Malformed;
 use crate::replica::{Following, Replica, Run, Shape};
-use crate::state::ReplicaState;
+use crate::state::{ReplicaState, SNAPSHOTS_FIT};
 use crate::store::StoreFacts;
 use crate::words::Moment;
 
@@ -23,19 +23,17 @@ impl Replica {
         now: Moment,
     ) -> Result<Replica, Malformed> {
         let state = ReplicaState::decode(&facts.state)?;
+        if facts.snapshots.len() > SNAPSHOTS_FIT {
+            let what = "the copy has more snapshots than a replica can tell its target; delete some offline";
+            return Err(Malformed::Field { what });
+        }
         let mark = match state.dirty == Some(run.powered) {
             true => Mark::Dirty,
             false => Mark::Clean,
         };
         Ok(Replica {
             run,
-            shape: Shape {
-                size: facts.size,
-                granule: facts.granule,
-                block_size: facts.block_size,
-                cost_per_granule: facts.cost_per_granule,
-                cost_per_write: facts.cost_per_write,
-            },
+            shape: Shape { size: facts.size, block_size: facts.block_size, costs: facts.costs },
             state,
             snapshots: facts.snapshots,
             internal: facts.internal,

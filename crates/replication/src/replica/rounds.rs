@@ -73,7 +73,7 @@ impl Replica {
     }
 
     fn whole_granules(&self, size: ByteLen) -> ByteLen {
-        ByteLen(size.0.next_multiple_of(self.shape.granule.0.max(1)))
+        ByteLen(size.0.next_multiple_of(self.shape.costs.granule.0.max(1)))
     }
 
     /// The state that was kept with the snapshot of a round. A user's snapshot has that of just

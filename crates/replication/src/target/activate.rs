@@ -43,13 +43,21 @@ impl Target {
     pub(super) fn welcomed(&mut self, replica: ReplicaId, welcome: Box<Welcome>, cx: &mut Cx<'_>) {
         let member = Member { replica, incarnation: welcome.incarnation };
         let listed = self.steps.membership.has(member) || self.object.desired.contains(&member);
+        let claiming = matches!(self.phase, Phase::Claiming { .. });
+        let plausible = welcome.is_plausible(self.term).and_then(|()| {
+            // Before a history is chosen, this term has no entries.
+            let of_this_term = claiming && welcome.position.term == self.term;
+            if of_this_term { Err("its history ends in a term that has not begun") } else { Ok(()) }
+        });
         let peer = self.peers.get_mut(&replica).expect("it was just heard");
         if peer.member != member && listed {
             peer.meet(member, cx.now);
         }
-        if !listed {
+        if let Err(why) = plausible {
+            peer.stand = Stand::Implausible(why);
+        } else if !listed {
             peer.stand = Stand::Stranger;
-        } else if matches!(self.phase, Phase::Claiming { .. }) {
+        } else if claiming {
             peer.stand = Stand::Welcoming(welcome);
         } else {
             self.admit(replica, welcome, cx);

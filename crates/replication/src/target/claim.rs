@@ -35,6 +35,17 @@ impl Target {
         cx.out.push(Output::Catalog(CatalogAsk::Get));
     }
 
+    /// A run that waited for its grant asks for it from now on. One that has a grant needs no other:
+    /// if the catalog has given the volume away meanwhile, it ends as soon as it hears of that.
+    pub(super) fn take_over(&mut self, cx: &mut Cx<'_>) {
+        if let Phase::Asking(claim) = &mut self.phase
+            && claim.begin != Begin::TakeOver
+        {
+            claim.begin = Begin::TakeOver;
+            self.ask_catalog(cx);
+        }
+    }
+
     pub(super) fn ask_catalog_again(&mut self, cx: &mut Cx<'_>) {
         let due = |asked: Option<Moment>| asked.is_none_or(|at| cx.now >= at + ASK_AGAIN);
         match &self.phase {

@@ -7,9 +7,11 @@ use block::{Position, Seq};
 use crate::client::{Command, CommandAnswer, CommandError, RequestId, SnapshotList};
 use crate::constants::VOLUME_MAX;
 use crate::entry::Change;
-use crate::state::{CLONES_MAX, DOOMED_MAX, NAME_MAX, POINTS_MAX, SnapshotSpec, Stages};
+use crate::state::{
+    CLONES_MAX, DOOMED_MAX, NAME_MAX, POINTS_MAX, SNAPSHOTS_MAX, SnapshotSpec, Stages,
+};
 use crate::target::{Cx, Output, Phase, Stopped, Target};
-use crate::words::{SnapshotUid, StageNumber};
+use crate::words::{Moment, SnapshotUid, StageNumber};
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
@@ -48,13 +50,18 @@ impl Target {
             }
             _ => {}
         }
-        if let Err(error) = self.sequence_command(id, command) {
+        if let Err(error) = self.sequence_command(id, command, cx.now) {
             cx.out.push(Output::Answer { id, result: Err(error) });
         }
     }
 
-    fn sequence_command(&mut self, id: RequestId, command: Command) -> Result<(), CommandError> {
-        let (mut stage, mut cost) = (None, 0);
+    fn sequence_command(
+        &mut self,
+        id: RequestId,
+        command: Command,
+        now: Moment,
+    ) -> Result<(), CommandError> {
+        let mut stage = None;
         let change = match command {
             Command::Snapshot(spec) => {
                 if let Some(known) = self.snapshots.iter().find(|it| **it == spec.at(it.position)) {
@@ -63,7 +70,7 @@ impl Target {
                     self.commands.await_settled(seq, id);
                     return Ok(());
                 }
-                cost = self.may_snapshot(&spec)?;
+                self.may_snapshot(&spec)?;
                 Change::Snapshot(spec)
             }
             Command::DeleteSnapshot(uid) => {
@@ -113,6 +120,7 @@ impl Target {
             | Command::Choose { .. }
             | Command::ConfirmCatalog => unreachable!("it was handled before"),
         };
+        let cost = self.afford(&change, now)?;
         let seq = self.append(change, None, cost);
         self.commands.for_settle.entry(seq).or_default().push(Waiting { id, stage });
         Ok(())
@@ -131,8 +139,20 @@ impl Target {
         }
     }
 
-    /// What it costs. It takes space like a write, and must not stop those behind it for want of it.
-    pub(super) fn may_snapshot(&self, spec: &SnapshotSpec) -> Result<u64, CommandError> {
+    /// What a change costs, if a quorum has set as much aside. An entry that all pools refuse would
+    /// stop everything behind it, so it gets no seq: not either while too few replicas are there to
+    /// say what they have.
+    pub(super) fn afford(&self, change: &Change, now: Moment) -> Result<u64, CommandError> {
+        let cost = self.cost_of(change);
+        match self.credit_for(cost) {
+            _ if cost == 0 => Ok(cost),
+            (true, _) => Ok(cost),
+            (false, true) => Err(CommandError::NoSpace),
+            (false, false) => Err(CommandError::NotServing { reason: self.why_held(now) }),
+        }
+    }
+
+    pub(super) fn may_snapshot(&self, spec: &SnapshotSpec) -> Result<(), CommandError> {
         let fits = (1..=NAME_MAX).contains(&spec.name.len());
         if !fits || spec.name.contains(char::is_control) {
             let reason =
@@ -142,11 +162,9 @@ impl Target {
         if self.snapshots.iter().any(|it| it.uid == spec.uid || it.name == spec.name) {
             return Err(CommandError::SnapshotExists);
         }
-        let facts = self.peers.values().find_map(|peer| peer.facts.as_ref());
-        let cost = facts.map_or(0, |facts| facts.cost_per_write.0);
-        match self.credit_for(cost) {
-            (false, true) => Err(CommandError::NoSpace),
-            _ => Ok(cost),
+        match self.snapshots.len() >= SNAPSHOTS_MAX {
+            true => Err(CommandError::TooManySnapshots),
+            false => Ok(()),
         }
     }
 

@@ -5,6 +5,7 @@ use block::{ByteLen, ByteOffset, LOGICAL_SECTOR, Seq};
 
 use crate::client::{Answer, ConnectionId, IoError, Login, LoginError, Request, RequestId};
 use crate::constants::{EXTENTS_MAX, REQUEST_MAX, REQUESTS_MAX};
+use crate::cost::Costs;
 use crate::entry::Change;
 use crate::state::RESERVATIONS_MAX;
 use crate::target::reads::What;
@@ -59,13 +60,16 @@ pub struct Front {
     for_settle: VecDeque<(Seq, Waiter)>,
     /// The newest flush that nobody asked for.
     own_flush: Seq,
-    /// Since when too few replicas have space for the write in front.
+    /// Since when too few replicas have space for the request in front.
     short_since: Option<Moment>,
 }
 
 /// What becomes of the request in front.
 enum Admission {
-    Taken,
+    /// With what it may cost in a pool.
+    Taken {
+        cost: u64,
+    },
     Wait,
     Refused(IoError),
 }
@@ -199,7 +203,7 @@ impl Target {
     pub(super) fn sequence_requests(&mut self, cx: &mut Cx<'_>) {
         while let Some(queued) = self.front.queue.pop_front() {
             match self.admission(&queued.request, cx.now) {
-                Admission::Taken => self.sequence_request(queued, cx),
+                Admission::Taken { cost } => self.sequence_request(queued, cost, cx),
                 Admission::Wait => {
                     self.front.queue.push_front(queued);
                     break;
@@ -218,28 +222,40 @@ impl Target {
         if !self.is_serving() || held || self.sequence.kept() >= self.config.backlog {
             return Admission::Wait;
         }
-        let Request::Write { offset, data, .. } = request else { return Admission::Taken };
-        let len = data.len() as u64;
-        if self.laggard(now).is_some() {
-            return Admission::Wait;
-        }
-        match self.spend_credit(self.cost_of(*offset, ByteLen(len)), now) {
-            Admission::Taken if !self.rounds.allows(len) => Admission::Wait,
-            admission => admission,
+        match request {
+            Request::Write { offset, data, .. } => {
+                let len = data.len() as u64;
+                if self.laggard(now).is_some() {
+                    return Admission::Wait;
+                }
+                let cost = self.costs().of_write(*offset, ByteLen(len));
+                match self.spend_credit(cost, now) {
+                    Admission::Taken { .. } if !self.rounds.allows(len) => Admission::Wait,
+                    admission => admission,
+                }
+            }
+            Request::Zero { offset, len, how, .. } => {
+                let change = Change::Zero { offset: *offset, len: *len, how: *how };
+                self.spend_credit(self.cost_of(&change), now)
+            }
+            Request::Flush | Request::Reservations(_) => Admission::Taken { cost: 0 },
+            Request::Read { .. } | Request::Extents { .. } => {
+                unreachable!("what reads does not queue for a seq")
+            }
         }
     }
 
-    fn sequence_request(&mut self, queued: Queued, cx: &mut Cx<'_>) {
+    fn sequence_request(&mut self, queued: Queued, cost: u64, cx: &mut Cx<'_>) {
         let Queued { connection, client, id, request, deadline } = queued;
         let (waiter, by) = (Waiter { connection, id, deadline }, Some(client));
         match request {
             Request::Write { offset, data, fua } => {
-                let cost = self.cost_of(offset, ByteLen(data.len() as u64));
-                let seq = self.append(Change::write(self.granule(), offset, data), by, cost);
+                let granule = self.costs().granule;
+                let seq = self.append(Change::write(granule, offset, data), by, cost);
                 self.await_write(seq, fua, client, waiter);
             }
             Request::Zero { offset, len, how, fua } => {
-                let seq = self.append(Change::Zero { offset, len, how }, by, 0);
+                let seq = self.append(Change::Zero { offset, len, how }, by, cost);
                 self.await_write(seq, fua, client, waiter);
             }
             Request::Flush => self.await_flush(client, waiter, cx),
@@ -275,29 +291,33 @@ impl Target {
         self.front.for_settle.push_back((seq, waiter));
     }
 
-    /// How stores divide the volume. All of them alike: it goes with its block size.
-    fn granule(&self) -> ByteLen {
-        let facts = self.peers.values().find_map(|peer| peer.facts.as_ref());
-        facts.map_or(ByteLen(4096), |facts| facts.granule)
+    /// How stores count. All of them alike, since it goes with the block size of the volume; only a
+    /// copy that was filled anew is no clone any more.
+    fn costs(&self) -> Costs {
+        let mut known = self.peers.values().filter_map(|peer| peer.facts.as_ref());
+        let first = known.next().map(|facts| facts.costs);
+        let costs = first.unwrap_or(Costs { granule: ByteLen(4096), ..Costs::default() });
+        let is_clone = costs.is_clone || known.any(|facts| facts.costs.is_clone);
+        Costs { is_clone, ..costs }
     }
 
-    /// The most that a write takes in a pool (Q7).
-    fn cost_of(&self, offset: ByteOffset, len: ByteLen) -> u64 {
-        let facts = self.peers.values().find_map(|peer| peer.facts.as_ref());
-        let Some(facts) = facts else { return 0 };
-        let granule = facts.granule.0.max(1);
-        let granules = (offset.0 + len.0).div_ceil(granule) - offset.0 / granule;
-        facts.cost_per_write.0 + granules * facts.cost_per_granule.0
+    /// The most that a change takes in a pool (Q7).
+    pub(super) fn cost_of(&self, change: &Change) -> u64 {
+        self.costs().of(change, !self.snapshots.is_empty())
     }
 
-    /// Whether a quorum of replicas has set space aside for a write. Credit is topped up while
+    /// Whether a quorum of replicas has set space aside for an entry. Credit is topped up while
     /// entries are applied, so it is waited for; but once the pools are known to be full, writes
     /// are refused at once, and whatever gives space back does not wait behind them.
     fn spend_credit(&mut self, cost: u64, now: Moment) -> Admission {
+        // What costs nothing frees space: it says nothing of the credit that is left.
+        if cost == 0 || off!(self, Headroom) {
+            return Admission::Taken { cost };
+        }
         let (has, in_stream) = self.credit_for(cost);
-        if has || off!(self, Headroom) {
+        if has {
             self.front.short_since = None;
-            return Admission::Taken;
+            return Admission::Taken { cost };
         }
         if !in_stream {
             return Admission::Wait;

@@ -61,11 +61,13 @@ impl Target {
             let result = Err(CommandError::HoldBroken);
             return cx.out.push(Output::Answer { id, result });
         }
-        let cost = match self.may_snapshot(&spec) {
+        let may = self.may_snapshot(&spec);
+        let change = Change::Snapshot(spec);
+        let cost = match may.and_then(|()| self.afford(&change, cx.now)) {
             Ok(cost) => cost,
             Err(error) => return cx.out.push(Output::Answer { id, result: Err(error) }),
         };
-        let seq = self.append(Change::Snapshot(spec), None, cost);
+        let seq = self.append(change, None, cost);
         let at = Position { term: self.term, seq };
         cx.out.push(Output::Answer { id, result: Ok(CommandAnswer::CutAt { at }) });
         self.commands.await_settled(seq, id);

@@ -88,6 +88,9 @@ pub enum Event {
         id: RequestId,
         command: Command,
     },
+    /// The owner is to take the volume over, and this run is there already: if it still waits for
+    /// the grant, it asks for it.
+    TakeOver,
     /// Time passed. At least every 100 ms.
     Tick,
 }
@@ -110,6 +113,7 @@ impl Event {
             | Event::Login { .. }
             | Event::Gone { .. }
             | Event::Command { .. }
+            | Event::TakeOver
             | Event::Tick => true,
         }
     }
@@ -353,6 +357,7 @@ impl Target {
             }
             Event::Gone { connection } => self.front.gone(connection),
             Event::Command { id, command } => self.command(id, command, cx),
+            Event::TakeOver => self.take_over(cx),
             Event::Tick => self.tick(cx),
         }
     }

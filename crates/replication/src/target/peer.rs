@@ -19,6 +19,8 @@ pub enum Stand {
     Welcoming(Box<Welcome>),
     /// It has another content than the one that is listed.
     Stranger,
+    /// What it says of itself contradicts itself: nothing is built on it.
+    Implausible(&'static str),
     /// It has a prefix of the history, and perhaps a tail that is not in it, but not the stream.
     Apart(Apart),
     CatchingUp(Box<Round>),
@@ -122,6 +124,6 @@ impl Peer {
     }
 
     pub fn granule(&self) -> u64 {
-        self.facts.as_ref().map_or(4096, |facts| facts.granule.0.max(512))
+        self.facts.as_ref().map_or(4096, |facts| facts.costs.granule.0.max(512))
     }
 }

@@ -262,7 +262,8 @@ impl Target {
             }
             return;
         };
-        let Ok(opened) = opened else {
+        let plausible = |opened: &OpenedRound| opened.is_plausible(self.term).is_ok();
+        let Some(opened) = opened.ok().filter(|opened| plausible(opened)) else {
             self.forget_kept_of(replica);
             let round = self.round(replica).expect("found above");
             round.apart.bad_sources.push(source);

@@ -208,6 +208,9 @@ fn standing_of(stand: &Stand, votes: bool) -> (Standing, Option<String>) {
         Stand::Stranger => {
             (Standing::Error, Some("it has another content than the one that is listed".into()))
         }
+        Stand::Implausible(why) => {
+            (Standing::Error, Some(format!("what it says of itself cannot be: {why}")))
+        }
         Stand::Away => (Standing::Offline, Some("it cannot be reached".into())),
         Stand::Greeting | Stand::Welcoming(_) => (Standing::Offline, None),
     }

@@ -36,6 +36,8 @@ impl Target {
             ToTarget::Ack { boot, held, durable, headroom } => {
                 self.acked(replica, boot, held, durable, headroom, cx);
             }
+            // A renewal that was not sent yet confirms nothing.
+            ToTarget::Renewed { sent } if sent > cx.now => {}
             ToTarget::Renewed { sent } => peer.renewed = peer.renewed.max(Some(sent)),
             ToTarget::Left { at, reason } => self.left(replica, at, reason, cx),
             ToTarget::ReadDone { id, result } => self.read_done(replica, id, result, cx),

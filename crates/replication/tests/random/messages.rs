@@ -1,5 +1,6 @@
 //! Random messages: every variant, with everything that can be in it.
 use block::{ByteLen, ByteOffset, Data, Seq, Term};
+use replication::cost::Costs;
 use replication::entry::{Change, Checksum, Entry, Zeroing};
 use replication::message::{
     AskId, Fetched, ForReplica, ForTarget, Hello, Leaving, OpenedRound, Piece, ReadFailure,
@@ -143,7 +144,7 @@ impl Rng {
         ForReplica { term: Term(self.any()), body }
     }
 
-    fn welcome(&mut self) -> Welcome {
+    pub fn welcome(&mut self) -> Welcome {
         Welcome {
             incarnation: Incarnation(self.any()),
             boot: Boot(self.any()),
@@ -155,10 +156,13 @@ impl Rng {
             rounds: self.list(5, Rng::position),
             import: self.option(|rng| (rng.mark(), rng.offset())),
             headroom: self.len(),
-            granule: self.len(),
             block_size: self.len(),
-            cost_per_granule: self.len(),
-            cost_per_write: self.len(),
+            costs: Costs {
+                granule: self.len(),
+                per_write: self.len(),
+                per_granule: self.len(),
+                is_clone: self.chance(),
+            },
         }
     }
 

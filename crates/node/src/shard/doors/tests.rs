@@ -11,12 +11,13 @@ use replication::words::{Boot, ReplicaId, VolumeUid};
 use super::super::unproved::{CALLS_MAX, GRACE, UNPROVED_MAX};
 use super::super::{Config, Sender};
 use super::*;
+use crate::clock::Clock;
 use crate::net::socket::tests::sessions;
 
 fn shard() -> Shard {
     let poll = Poll::new().unwrap();
     let (_, orders) = Sender::new(Shard::waker(&poll).unwrap());
-    let config = Config { node: NodeId(1), boot: Boot(1), tls: None };
+    let config = Config { node: NodeId(1), boot: Boot(1), tls: None, clock: Clock::default() };
     Shard::new(config, poll, orders, Box::new(|_| {}))
 }
 

@@ -13,13 +13,14 @@ use replication::words::{Boot, NodeId, ReplicaId, VolumeUid};
 
 use super::super::{Config, Sender};
 use super::*;
+use crate::clock::Clock;
 use crate::net::frames::Frames;
 use crate::net::socket::Stream;
 
 fn shard() -> Shard {
     let poll = Poll::new().unwrap();
     let (_, orders) = Sender::new(Shard::waker(&poll).unwrap());
-    let config = Config { node: NodeId(1), boot: Boot(1), tls: None };
+    let config = Config { node: NodeId(1), boot: Boot(1), tls: None, clock: Clock::default() };
     Shard::new(config, poll, orders, Box::new(|_| {}))
 }
 

@@ -9,6 +9,7 @@ use replication::membership::Voters;
 use replication::words::{Boot, NodeId, Powered};
 
 use super::*;
+use crate::clock::Clock;
 use crate::shard::{Config, PoolPlace, Sender};
 
 const VOLUME: VolumeUid = VolumeUid([4; 16]);
@@ -37,7 +38,7 @@ impl Bench {
         engine::create(&mut disk, &CreateOptions::default()).unwrap();
         let poll = Poll::new().unwrap();
         let (_, orders) = Sender::new(Shard::waker(&poll).unwrap());
-        let config = Config { node: NodeId(1), boot: Boot(1), tls: None };
+        let config = Config { node: NodeId(1), boot: Boot(1), tls: None, clock: Clock::default() };
         let mut shard = Shard::new(config, poll, orders, Box::new(|_| {}));
         let powered = Powered { kernel: 1, device: 1 };
         let place = PoolPlace { name: "main".into(), path: path.clone(), powered };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use block::{ByteLen, ByteOffset, Data, Position, Seq};
 
+use crate::cost::Costs;
 use crate::state::{SnapshotEntry, SnapshotSpec};
 use crate::store::{ChangedRange, Content, Extent, StoreError, StoreFacts, StoreOp, StoreReply};
 
@@ -59,13 +60,16 @@ impl Store {
             position: self.now.position,
             state: self.now.state.clone(),
             size: ByteLen(self.now.size),
-            granule: ByteLen(GRANULE),
             block_size: ByteLen(GRANULE),
             snapshots: of(false),
             internal: of(true),
             staged: self.now.staged.as_ref().map(|staged| staged.1),
-            cost_per_granule: ByteLen(5000),
-            cost_per_write: ByteLen(100),
+            costs: Costs {
+                granule: ByteLen(GRANULE),
+                per_write: ByteLen(100),
+                per_granule: ByteLen(5000),
+                is_clone: false,
+            },
         }
     }
 

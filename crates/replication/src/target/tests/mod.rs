@@ -1,7 +1,9 @@
 //! A target against replicas that do as they are told: one rule of the protocol each.
 mod batches;
+mod claims;
 mod extents;
 mod pace;
+mod space;
 mod stage;
 
 use block::Seq;

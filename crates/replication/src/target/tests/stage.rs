@@ -5,6 +5,7 @@ use block::{ByteLen, ByteOffset, Data, Position, Seq};
 
 use crate::catalog::{CatalogAnswer, CatalogAsk, VolumeObject};
 use crate::client::{ConnectionId, Extent, Login, Request, RequestId};
+use crate::cost::Costs;
 use crate::entry::Entry;
 use crate::membership::{Member, Membership, Voters};
 use crate::message::{ForTarget, ReadFailure, Refusal, ToReplica, ToTarget, Welcome};
@@ -33,6 +34,9 @@ pub struct Fake {
     pub mute: bool,
     /// It confirms the lease.
     pub renews: bool,
+    /// Space that it has set aside for the stream.
+    pub headroom: u64,
+    pub is_clone: bool,
     /// What it says to questions for extents; `None`: that there is nothing.
     pub extents: Option<Result<Vec<Extent>, ReadFailure>>,
     /// Its copy is damaged, and bytes for a repair are the right ones only from now on.
@@ -58,6 +62,8 @@ impl Fake {
             silent: false,
             mute: false,
             renews: true,
+            headroom: 1 << 30,
+            is_clone: false,
             extents: None,
             damaged: None,
             reads: 0,
@@ -78,17 +84,20 @@ impl Fake {
             snapshots: Vec::new(),
             rounds: Vec::new(),
             import: None,
-            headroom: ByteLen(1 << 30),
-            granule: ByteLen(4096),
+            headroom: ByteLen(self.headroom),
             block_size: ByteLen(4096),
-            cost_per_granule: ByteLen(4096),
-            cost_per_write: ByteLen(4096),
+            costs: Costs {
+                granule: ByteLen(4096),
+                per_write: ByteLen(4096),
+                per_granule: ByteLen(4096),
+                is_clone: self.is_clone,
+            },
         })
     }
 
     fn ack(&self) -> ToTarget {
         let (held, durable) = (self.position.seq, self.durable);
-        ToTarget::Ack { boot: self.boot, held, durable, headroom: ByteLen(1 << 30) }
+        ToTarget::Ack { boot: self.boot, held, durable, headroom: ByteLen(self.headroom) }
     }
 
     fn hear(&mut self, body: ToReplica) -> Vec<ToTarget> {
@@ -202,9 +211,14 @@ impl Stage {
 
     /// The process is started again on the same node, without the catalog's help.
     pub fn start_again(&mut self, run: u64) {
-        let config = Config { run: Boot(run), node: self.catalog.holder, ..config(1) };
+        self.begin_on(self.catalog.holder, Begin::Granted, run);
+    }
+
+    /// The process is started again on some node, with what it remembers.
+    pub fn begin_on(&mut self, node: NodeId, begin: Begin, run: u64) {
+        let config = Config { run: Boot(run), node, ..config(1) };
         let mut out = Vec::new();
-        self.target = Target::begin(config, Begin::Granted, self.now, &mut out);
+        self.target = Target::begin(config, begin, self.now, &mut out);
         self.carry(out);
     }
 

@@ -321,7 +321,7 @@ impl EnginePool {
 
     /// Finds a sector with what a granule has, and turns a bit of it over.
     pub fn rot(&mut self, volume: VolumeNo, may: impl Fn(u64) -> bool) -> Option<Rotten> {
-        let granule_len = self.facts(volume)?.granule.0;
+        let granule_len = self.facts(volume)?.costs.granule.0;
         let content = self.read_all(volume, None).ok()?;
         let granules = content.bytes.len() as u64 / granule_len;
         let granule = self.rng.below(granules);
@@ -389,7 +389,7 @@ impl EnginePool {
     ) -> Result<Content, StoreError> {
         let unknown = || StoreError::Refused { reason: "no such volume".to_owned() };
         let facts = self.facts(volume).ok_or_else(unknown)?;
-        let granule = facts.granule.0;
+        let granule = facts.costs.granule.0;
         let size = match snapshot {
             None => facts.size.0,
             Some(uid) => self.frozen_size(uid).ok_or(StoreError::UnknownSnapshot)?,

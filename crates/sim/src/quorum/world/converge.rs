@@ -42,7 +42,7 @@ impl World {
         let (Some(at), Some(facts)) = (pool.held(volume), pool.facts(volume)) else {
             return Ok(());
         };
-        let granule = facts.granule.0;
+        let granule = facts.costs.granule.0;
         let size = self.plan.volumes[volume.0].size;
         let model = self.observed.model(volume, at, size);
         let of = |violation| format!("volume {} on {node} at {at}: {violation}", volume.0);
@@ -127,7 +127,7 @@ impl World {
             let (node, _) = place_of(member.replica);
             self.judge_copy(node, volume)?;
             let pool = &mut self.nodes.get_mut(&node).expect("a node").pool;
-            let granule = pool.facts(volume).map_or(4096, |facts| facts.granule.0);
+            let granule = pool.facts(volume).map_or(4096, |facts| facts.costs.granule.0);
             let copy = pool
                 .read_all(volume, None)
                 .map_err(|error| format!("volume {name} on {node}: {error}"))?;
