@@ -2,6 +2,7 @@
 //! from the entry and the state before it, and from nothing else.
 use block::Position;
 
+use crate::constants::VOLUME_MAX;
 use crate::entry::Change;
 use crate::history::Reign;
 use crate::state::{
@@ -34,7 +35,10 @@ impl SharedState {
                 self.clones.push((*snapshot, *clone));
             }
             Change::UnmarkClone { clone } => self.clones.retain(|(_, marked)| marked != clone),
-            Change::Resize { size } => self.size = self.size.max(*size),
+            Change::Resize { size } => {
+                bounded(size.0 <= VOLUME_MAX, "larger than a volume can be")?;
+                self.size = self.size.max(*size);
+            }
             Change::Reservations(bytes) => {
                 bounded(bytes.len() <= RESERVATIONS_MAX, "too many reservations")?;
                 self.reservations.clone_from(bytes);

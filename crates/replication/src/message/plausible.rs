@@ -20,7 +20,7 @@ impl Welcome {
     /// says what contradicts what.
     pub fn is_plausible(&self, term: Term) -> Result<(), &'static str> {
         let Welcome { position, shared, block_size, costs, .. } = self;
-        check_history(*position, shared)?;
+        shared.is_plausible_at(*position)?;
         holds(position.term <= term, "its history ends in a term that was never claimed")?;
         let granule = costs.granule.0;
         let divides = granule.is_power_of_two() && (512..=REQUEST_MAX).contains(&granule);
@@ -36,27 +36,29 @@ impl OpenedRound {
     /// The same of a source that was frozen for a round.
     pub fn is_plausible(&self, term: Term) -> Result<(), &'static str> {
         let OpenedRound { position, shared, size, .. } = self;
-        check_history(*position, shared)?;
+        shared.is_plausible_at(*position)?;
         holds(position.term <= term, "its history ends in a term that was never claimed")?;
         holds(size.0 <= VOLUME_MAX, "it is larger than a volume can be")
     }
 }
 
-/// A history has a reign for every entry, and its last reign is that of its end.
-fn check_history(end: Position, shared: &SharedState) -> Result<(), &'static str> {
-    holds(end.seq.0 < SEQ_MAX, "its position is higher than any that can be reached")?;
-    let last = shared.reigns.list().last();
-    match last {
-        Some(reign) => {
-            holds(reign.first <= end.seq, "its last reign begins behind its end")?;
-            holds(reign.term == end.term, "its end is of another term than its last reign")?;
+impl SharedState {
+    /// Whether a history can end here with this state: it has a reign for every entry, and its last
+    /// reign is that of its end.
+    pub fn is_plausible_at(&self, end: Position) -> Result<(), &'static str> {
+        holds(end.seq.0 < SEQ_MAX, "its position is higher than any that can be reached")?;
+        match self.reigns.list().last() {
+            Some(reign) => {
+                holds(reign.first <= end.seq, "its last reign begins behind its end")?;
+                holds(reign.term == end.term, "its end is of another term than its last reign")?;
+            }
+            None => holds(end == Position::default(), "it has entries, but no reign")?,
         }
-        None => holds(end == Position::default(), "it has entries, but no reign")?,
+        holds(self.closed <= end.seq, "it was closed behind its end")?;
+        holds(self.size.0 <= VOLUME_MAX, "it is larger than a volume can be")?;
+        let stages = [self.stages.last, self.stages.lowest];
+        holds(stages.iter().all(|stage| stage.0 < STAGE_MAX), "its stages are too many")
     }
-    holds(shared.closed <= end.seq, "it was closed behind its end")?;
-    holds(shared.size.0 <= VOLUME_MAX, "it is larger than a volume can be")?;
-    let stages = [shared.stages.last, shared.stages.lowest];
-    holds(stages.iter().all(|stage| stage.0 < STAGE_MAX), "its stages are too many")
 }
 
 fn holds(it: bool, otherwise: &'static str) -> Result<(), &'static str> {

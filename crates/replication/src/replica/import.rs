@@ -6,6 +6,7 @@
 //! that is newer than its mark is only fetched once more.
 use block::{ByteLen, ByteOffset, Position, Seq};
 
+use crate::constants::VOLUME_MAX;
 use crate::history::History;
 use crate::message::{AskId, Piece};
 use crate::replica::{Following, LinkId, Output, Replica, Standing};
@@ -56,6 +57,9 @@ impl Replica {
     pub(super) fn begin_import(&mut self, mark: ImportMark, size: ByteLen) -> Begun {
         if mark.since > self.books.held.seq {
             return refused("what it has ends before the changes begin");
+        }
+        if size.0 > VOLUME_MAX {
+            return refused("the source is larger than a volume can be");
         }
         let kept = self.state.import.zip(self.staged);
         let useful = kept.filter(|(old, _)| old.since == mark.since);
@@ -160,6 +164,10 @@ impl Replica {
             return self.import_failed(link, StoreError::Refused { reason }, out);
         };
         let at = import.mark.source;
+        if let Err(why) = shared.is_plausible_at(at) {
+            let reason = format!("what is to be adopted cannot be: {why}");
+            return self.import_failed(link, StoreError::Refused { reason }, out);
+        }
         let history = History { reigns: shared.reigns.clone(), end: at };
         let steps = [
             Step::Forget { history, listed: snapshots },
