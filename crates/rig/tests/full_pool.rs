@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
 use std::ops::Range;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use proto::v1::{Standing, TargetStatus};
@@ -39,6 +39,14 @@ fn one_full_pool_costs_a_replica() {
 fn two_full_pools_refuse_writes_until_there_is_room() {
     let mut filling = Filling::start("full_two", &[LARGE, SMALL, SMALL]).unwrap();
     filling.two().unwrap();
+}
+
+/// Protects from a volume that stops for good: no pool has room for discards below a snapshot, and
+/// what would help waits behind them.
+#[test]
+fn three_full_pools_below_a_snapshot_are_emptied_by_deleting_it() {
+    let mut filling = Filling::start("full_three", &[SMALL, SMALL, SMALL]).unwrap();
+    filling.three().unwrap();
 }
 
 impl Filling {
@@ -91,6 +99,49 @@ impl Filling {
             self.write(number, Version(2)).with_context(|| format!("block {number}, with room"))?;
         }
         self.verify()
+    }
+
+    fn three(&mut self) -> Result<()> {
+        // One block in each of many leaves of the map, all of them in the snapshot.
+        let spread: Vec<u64> = (0..BLOCKS).step_by(8).collect();
+        for number in &spread {
+            self.write(*number, Version(1))?;
+        }
+        let uid = self.operator.snapshot(VOLUME, "kept")?.uid;
+        let refused = self.fill(Version(2))?.context("all pools were filled, and none said so")?;
+        println!("block {refused} was refused");
+        let mut trims = 0;
+        for number in (0..BLOCKS).rev() {
+            match self.nbd.trim(number * BLOCK as u64, BLOCK) {
+                Ok(()) => self.sure[usize::try_from(number)?] = Version(0),
+                Err(NbdError::Errno(ENOSPC)) => trims += 1,
+                Err(error) => return Err(error).with_context(|| format!("trim of {number}")),
+            }
+            if trims > 3 {
+                break;
+            }
+        }
+        println!("{trims} discards below the snapshot were refused");
+        ensure!(trims > 0, "all discards below a snapshot found room in full pools");
+        self.nbd.flush()?;
+        self.verify()?;
+        let gone =
+            async |site: &control::steps::Site| site.delete_snapshot(VOLUME, uid.clone()).await;
+        self.operator.ask_within(PATIENCE, gone)?;
+        // Replicas hear of it with the next renewal; until then discards still cost something.
+        let begun = Instant::now();
+        while let Err(error) = self.nbd.trim(0, BLOCK) {
+            ensure!(matches!(error, NbdError::Errno(ENOSPC)) && begun.elapsed() < PATIENCE, error);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        println!("discards free space {:.1?} after the snapshot was deleted", begun.elapsed());
+        self.discard(0..BLOCKS)?;
+        for number in 0..refused / 2 {
+            self.write(number, Version(3)).with_context(|| format!("block {number}, with room"))?;
+        }
+        self.verify()?;
+        self.operator.wait_healthy(VOLUME, 3, PATIENCE)?;
+        Ok(())
     }
 
     /// Writes from the first block on; the one that was refused for want of space.
