@@ -27,7 +27,7 @@ pub fn exists() -> bool {
 }
 
 pub fn decoders(seconds: u64, log: &str) -> Result<Totals> {
-    let test = "test --release --locked -p engine -p frontend -p replication --test fuzz_decoders -- --nocapture";
+    let test = "test --release --locked -p engine -p frontend -p replication --test fuzz_decoders --test hostile -- --nocapture";
     let finished = shell::cargo(test).env("POLLUX_FUZZ_SECONDS", seconds).run(log)?;
     Ok(finished.as_tests())
 }

@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod conformance;
 mod fuzz;
+mod mutants;
 mod release;
 mod report;
 mod shell;
@@ -40,6 +41,8 @@ enum Verb {
     Conformance(conformance::Options),
     /// Run the simulator's tests over many seeds
     Sim(sim::Options),
+    /// Change lines of the product at random, and see whether the tests notice
+    Mutants(mutants::Options),
     /// Throw hostile bytes at every decoder for a bounded time
     Fuzz(fuzz::Options),
 }
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Verb::Bench(options) => bench::run(&options),
         Verb::Conformance(options) => conformance::run(&options),
         Verb::Sim(options) => sim::run(&options),
+        Verb::Mutants(options) => mutants::run(&options),
         Verb::Fuzz(options) => fuzz::run(&options),
     };
     outcome.unwrap_or_else(|error| {

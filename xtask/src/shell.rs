@@ -3,10 +3,12 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
 use std::sync::Mutex;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
@@ -56,6 +58,16 @@ pub struct Command {
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
     output: Output,
+    /// Where it runs, if not at the top of the workspace.
+    at: Option<PathBuf>,
+}
+
+/// How a command with a limit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Well,
+    Badly,
+    TooLate,
 }
 
 #[derive(Debug)]
@@ -83,6 +95,7 @@ pub fn cargo(words: &str) -> Command {
         args: words.split_whitespace().map(str::to_owned).collect(),
         env: Vec::new(),
         output: Output::Shown,
+        at: None,
     }
 }
 
@@ -93,10 +106,17 @@ pub fn program(name: &str, words: &str) -> Command {
         args: words.split_whitespace().map(str::to_owned).collect(),
         env: Vec::new(),
         output: Output::Shown,
+        at: None,
     }
 }
 
 impl Command {
+    /// Runs in another folder than the top of the workspace.
+    pub fn at(mut self, folder: &Path) -> Command {
+        self.at = Some(folder.to_owned());
+        self
+    }
+
     pub fn arg(mut self, arg: &str) -> Command {
         self.args.push(arg.to_owned());
         self
@@ -120,6 +140,38 @@ impl Command {
         format!("{}{program} {}", env.collect::<String>(), self.args.join(" "))
     }
 
+    /// Runs to its end, or until its time is over: then it is killed with all that it started. What it says
+    /// goes to the log alone.
+    pub fn run_within(&self, limit: Duration, log: &str) -> Result<Ended> {
+        let shown = self.shown();
+        println!("$ {shown}");
+        let mut log = File::options().create(true).append(true).open(log_path(log)?)?;
+        writeln!(log, "$ {shown}")?;
+        let mut child = process::Command::new(&self.program)
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.at.clone().unwrap_or_else(root))
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("starting `{shown}`"))?;
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(if status.success() { Ended::Well } else { Ended::Badly });
+            }
+            if Instant::now() >= end {
+                let group = format!("-{}", child.id());
+                process::Command::new("kill").args(["-9", "--", &group]).status()?;
+                child.wait()?;
+                return Ok(Ended::TooLate);
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Runs at the top of the workspace, to its end. Both streams are also added to
     /// `reports/logs/<log>.log`.
     pub fn run(&self, log: &str) -> Result<Finished> {
@@ -137,7 +189,7 @@ impl Command {
         let mut child = process::Command::new(&self.program)
             .args(&self.args)
             .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .current_dir(root())
+            .current_dir(self.at.clone().unwrap_or_else(root))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
