@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use node::shard::Refusal;
 use replication::state::Origin;
 use replication::target::Begin;
 use replication::words::{NodeId, SnapshotUid, Span};
@@ -117,6 +118,23 @@ fn a_target_without_a_replica_of_its_own_starts_again_under_its_grant() {
     site.begin(volume, 1, Begin::Granted);
     site.wait_healthy(1);
     (1..=4).for_each(|id| site.stop(id));
+}
+
+/// Protects from a takeover that is confirmed and never happens: the node has a run of the target
+/// from its memory, which waits for a grant that another node has.
+#[test]
+fn a_node_that_waits_for_its_grant_takes_over_when_it_is_told_to() {
+    let dir = dir("waits");
+    let mut site = Site::new(&dir);
+    (1..=3).for_each(|id| site.start(id, 256 * MIB));
+    let volume = site.create("table", 64 * MIB, &[1, 2, 3]);
+    site.serve(volume, 2);
+    site.wait_healthy(2);
+    site.begin(volume, 1, Begin::Granted);
+    let again = site.try_begin(volume, 1, Begin::TakeOver);
+    assert!(matches!(again, Err(Refusal::TargetRuns)), "{again:?}");
+    site.wait_healthy(1);
+    (1..=3).for_each(|id| site.stop(id));
 }
 
 /// Protects from a clone that does not agree with itself, and from a replica without its content that has

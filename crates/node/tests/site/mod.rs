@@ -247,11 +247,15 @@ impl Site {
     }
 
     pub fn begin(&self, uid: VolumeUid, on: u64, begin: Begin) {
+        self.try_begin(uid, on, begin).unwrap();
+    }
+
+    pub fn try_begin(&self, uid: VolumeUid, on: u64, begin: Begin) -> Result<(), Refusal> {
         let record = Box::new(self.records.lock().unwrap()[&uid].clone());
         let (answer, answered) = channel();
         let answer = Box::new(move |result| answer.send(result).unwrap());
         self.nodes[&NodeId(on)].shard.send(Order::StartTarget { record, begin, answer });
-        answered.recv().unwrap().unwrap();
+        answered.recv().unwrap()
     }
 
     pub fn status(&self, on: u64) -> ShardStatus {
