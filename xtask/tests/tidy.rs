@@ -39,19 +39,20 @@ struct Reach {
 const FEW: Option<&[&str]> =
     Some(&["bytes", "crc-fast", "flate2", "lz4_flex", "thiserror", "zerocopy"]);
 
-const REACH: [Reach; 15] = [
+const REACH: [Reach; 16] = [
     reach("block", Some(&[]), FEW),
     reach("disk", Some(&["block"]), None),
     reach("engine", Some(&["block"]), FEW),
     reach("replication", Some(&["block"]), Some(&["crc-fast", "thiserror"])),
     reach("frontend", Some(&["block"]), Some(&["crc-fast", "md-5", "thiserror"])),
+    reach("logging", Some(&[]), None),
     reach("proto", Some(&[]), None),
     reach("certs", Some(&[]), None),
     reach("attach", Some(&["block", "certs", "frontend"]), None),
-    reach("control", Some(&["attach", "block", "certs", "proto", "replication"]), None),
+    reach("control", Some(&["attach", "block", "certs", "logging", "proto", "replication"]), None),
     reach(
         "node",
-        Some(&["block", "certs", "disk", "engine", "frontend", "proto", "replication"]),
+        Some(&["block", "certs", "disk", "engine", "frontend", "logging", "proto", "replication"]),
         None,
     ),
     reach("sim", Some(&["block", "engine", "node", "replication"]), None),

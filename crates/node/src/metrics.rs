@@ -6,6 +6,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -65,6 +66,7 @@ pub fn render(status: &ShardStatus) -> Result<String, std::fmt::Error> {
     replicas(&mut registry, &status.replicas);
     volumes(&mut registry, &status.targets);
     peers(&mut registry, &status.targets);
+    log(&mut registry);
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
     Ok(out)
@@ -201,6 +203,13 @@ fn peers(registry: &mut Registry, targets: &[TargetStatus]) {
     });
 }
 
+fn log(registry: &mut Registry) {
+    let dropped: Counter = Counter::default();
+    dropped.inc_by(logging::lines_dropped());
+    let help = "Lines of the log that could not be written, or not fast enough";
+    registry.register("log_lines_dropped", help, dropped);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,6 +243,7 @@ mod tests {
             "# TYPE pollux_pool_free_bytes gauge",
             "pollux_pool_free_bytes{pool=\"main\"} 70",
             "pollux_pool_failed{pool=\"main\"} 1",
+            "pollux_log_lines_dropped_total 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

@@ -21,13 +21,12 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    match commands::run(cli) {
-        Ok(code) => code,
-        Err(error) => {
-            // One line, whatever the error is made of.
-            let text = format!("{error:#}").replace('\n', " ");
-            eprintln!("error: {text}");
-            ExitCode::FAILURE
-        }
-    }
+    let code = commands::run(cli).unwrap_or_else(|error| {
+        // One line, whatever the error is made of.
+        let text = format!("{error:#}").replace('\n', " ");
+        logging::last_line(&format!("error: {text}"));
+        ExitCode::FAILURE
+    });
+    logging::flush();
+    code
 }

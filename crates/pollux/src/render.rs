@@ -56,6 +56,13 @@ pub fn say(text: &str) -> Result<()> {
     }
 }
 
+/// What a daemon says once it serves. It serves on also if that cannot be written.
+pub fn announce(text: &str) {
+    if let Err(error) = say(text) {
+        logging::line(&format!("{error:#}: {text}"));
+    }
+}
+
 /// Columns without lines, which the tools of the shell can cut.
 pub fn plain(header: &[&str]) -> Table {
     let mut table = Table::new();

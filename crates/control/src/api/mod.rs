@@ -2,6 +2,7 @@
 mod client;
 mod error;
 mod extract;
+mod metrics;
 mod openapi;
 mod routes;
 mod serve;

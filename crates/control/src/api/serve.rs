@@ -36,6 +36,7 @@ pub fn router(controller: &Arc<Controller>) -> Router {
     let json = [(axum::http::header::CONTENT_TYPE, "application/json")];
     router
         .route("/openapi.json", get(move || std::future::ready((json, document.clone()))))
+        .route("/metrics", get(|| std::future::ready(super::metrics::render())))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))

@@ -12,6 +12,7 @@ use proto::v1::catalog_server::CatalogServer;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::transport::Server;
+use tracing::warn;
 
 use crate::catalog::file::{CatalogFile, FileError, OpenError};
 use crate::catalog::limits::{CLOSING_MAX, REQUEST_MAX};
@@ -116,7 +117,7 @@ async fn listen(options: &Options) -> Result<(SocketAddr, Incoming), ServeError>
     let refusals = Refusals::default();
     let tell = move |from: Option<SocketAddr>, why: &Refused| {
         if let Some(line) = refusals.line(Instant::now(), from, why) {
-            eprintln!("catalog: {line}");
+            warn!("catalog: {line}");
         }
     };
     Ok(certs::listen(options.listen, identity.as_ref(), tell).await?)

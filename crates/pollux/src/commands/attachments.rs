@@ -7,8 +7,6 @@ use attach::ways::Way;
 use clap::Args;
 use control::csi;
 
-use super::logging;
-
 /// Empty after a boot, as attachments are.
 pub const STATE: &str = "/run/pollux/attachments";
 

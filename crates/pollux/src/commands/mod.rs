@@ -4,7 +4,6 @@ pub mod certs;
 mod demo;
 mod direct;
 mod disk;
-mod logging;
 pub mod serve_catalog;
 pub mod serve_control;
 pub mod serve_csi;

@@ -1,5 +1,5 @@
 //! `pollux serve catalog`: the catalog of a site that keeps it in a file of its own.
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +28,7 @@ pub struct ServeCatalog {
 }
 
 pub fn run(command: &ServeCatalog, output: Output) -> Result<ExitCode> {
+    logging::start();
     let ServeCatalog { file, listen, tls, ready_file } = command;
     let options = Options { file: file.clone(), listen: *listen, tls: tls.clone() };
     catalog::run(&options, |address| {
@@ -39,7 +40,8 @@ pub fn run(command: &ServeCatalog, output: Output) -> Result<ExitCode> {
             Output::Json => serde_json::json!({ "address": address }).to_string(),
             Output::Yaml => format!("address: \"{address}\""),
         };
-        render::say(&line).map_err(io::Error::other)
+        render::announce(&line);
+        Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
 }

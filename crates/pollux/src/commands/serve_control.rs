@@ -60,7 +60,7 @@ struct Ready {
 }
 
 pub fn run(arguments: ServeControl) -> Result<ExitCode> {
-    super::logging::start();
+    logging::start();
     let beside = arguments.file.with_file_name("admin.token");
     let options = Options {
         catalog: catalog::Options {

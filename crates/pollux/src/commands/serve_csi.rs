@@ -1,5 +1,5 @@
 //! `pollux serve csi`: the driver by which an orchestrator has volumes of a site.
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -64,6 +64,7 @@ pub enum Mode {
 }
 
 pub fn run(command: ServeCsi, output: Output) -> Result<ExitCode> {
+    logging::start();
     let ready_file = command.ready_file.clone();
     let options = Options { socket: command.socket.clone(), part: part(command)? };
     csi::run(&options, |socket| {
@@ -74,7 +75,8 @@ pub fn run(command: ServeCsi, output: Output) -> Result<ExitCode> {
             Output::Table => format!("{} is served on {}", csi::DRIVER, socket.display()),
             Output::Json | Output::Yaml => serde_json::json!({ "socket": socket }).to_string(),
         };
-        render::say(&line).map_err(io::Error::other)
+        render::announce(&line);
+        Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -24,7 +24,7 @@ struct Ready {
 }
 
 pub fn run(arguments: ServeNode) -> Result<ExitCode> {
-    super::logging::start();
+    logging::start();
     let name = arguments.name.unwrap_or_else(|| format!("node-{}", arguments.id));
     let ready_file = arguments.ready_file;
     let options = Options {

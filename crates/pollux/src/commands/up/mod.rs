@@ -30,7 +30,8 @@ pub fn run(up: &Up) -> Result<ExitCode> {
     let is_usual = usual.is_some_and(|usual| usual.path() == folder.path());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(site::run(&folder, &description, || {
-        render::say(&welcome(&folder, &description, is_usual))
+        render::announce(&welcome(&folder, &description, is_usual));
+        Ok(())
     }))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,4 @@
 //! The processes of a site: started in order, watched, and stopped in order.
-use std::io::{self, Write};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -160,10 +159,9 @@ async fn listen(news: &mut mpsc::Receiver<Ended>) -> Result<()> {
 fn tell(ended: &Ended) {
     let Ended { spec, how, again_in, .. } = ended;
     let (who, log) = (&spec.who, spec.log.display());
-    // Nobody may be there to read it; the site runs on.
-    let _ = writeln!(
-        io::stderr(),
-        "{who} ended ({how}): it is started again in {} ms; its log is {log}",
-        again_in.as_millis()
-    );
+    let again = again_in.as_millis();
+    // By the log's thread: nothing may read it, and the site runs on.
+    logging::line(&format!(
+        "{who} ended ({how}): it is started again in {again} ms; its log is {log}"
+    ));
 }
