@@ -16,6 +16,13 @@ pub struct Swap {
     pub controller: Option<u64>,
 }
 
+impl Swap {
+    /// What it brings to be stored, nearly.
+    pub fn bytes(&self) -> usize {
+        self.name.len() + self.change.encoded_len()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// The object as it is from now on.

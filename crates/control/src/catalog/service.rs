@@ -18,7 +18,7 @@ use crate::catalog::file::{CatalogFile, FileError};
 use crate::catalog::judge::{Swap, Verdict};
 use crate::catalog::limits::{LIST_MAX, READY_MAX, WATCHES_MAX};
 use crate::catalog::watch::{Interest, Watcher};
-use crate::catalog::writer::{News, Stopped, Writer};
+use crate::catalog::writer::{News, NotStored, Writer};
 
 pub struct Service {
     file: Arc<CatalogFile>,
@@ -41,8 +41,8 @@ fn failed(error: FileError) -> Status {
     Status::unavailable(error.to_string())
 }
 
-fn stopped(Stopped: Stopped) -> Status {
-    Status::unavailable("the catalog stops: whether this was stored is not known, so ask again")
+fn not_stored(why: NotStored) -> Status {
+    Status::unavailable(why.to_string())
 }
 
 #[tonic::async_trait]
@@ -74,7 +74,7 @@ impl Catalog for Service {
         let change = change.ok_or_else(missing).map_err(refuse)?;
         check::change(kind, &name, expected, &change).map_err(refuse)?;
         let swap = Swap { kind, name, expected, change, controller };
-        let outcome = match self.writer.swap(swap).await.map_err(stopped)? {
+        let outcome = match self.writer.swap(swap).await.map_err(not_stored)? {
             Verdict::Done(object) => Outcome::Swapped(*object),
             Verdict::Conflict(present) => {
                 Outcome::Conflict(Conflict { present: present.map(|object| *object) })

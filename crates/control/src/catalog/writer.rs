@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::thread;
 
 use proto::v1::Object;
+use thiserror::Error;
 use tokio::sync::{broadcast, mpsc, oneshot};
+use tracing::{info, warn};
 
 use crate::catalog::file::{CatalogFile, FileError};
 use crate::catalog::judge::{Swap, Verdict};
-use crate::catalog::limits::{BATCH_MAX, FEED_MAX, QUEUE_MAX};
+use crate::catalog::limits::{BATCH_MAX, FEED_MAX, PAGE, QUEUE_MAX};
 
 /// What one transaction changed, in the order of revisions.
 pub type News = Arc<[Object]>;
@@ -16,15 +18,20 @@ pub type News = Arc<[Object]>;
 enum Ask {
     Swap {
         swap: Box<Swap>,
-        answer: oneshot::Sender<Verdict>,
+        answer: oneshot::Sender<Result<Verdict, NotStored>>,
     },
     /// Nothing is taken after this.
     Stop,
 }
 
-/// The catalog takes no more swaps. Whether one that was under way is stored is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped;
+/// Why a swap was not judged. It may be asked again in any case.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotStored {
+    #[error("the catalog stops: whether this was stored is not known, so ask again")]
+    Stopped,
+    #[error("{0}")]
+    NoSpace(String),
+}
 
 /// How to reach the writer.
 #[derive(Clone, Debug)]
@@ -56,11 +63,11 @@ pub fn start(file: Arc<CatalogFile>) -> io::Result<Running> {
 
 impl Writer {
     /// Answered when it is durable, or when nothing was changed.
-    pub async fn swap(&self, swap: Swap) -> Result<Verdict, Stopped> {
+    pub async fn swap(&self, swap: Swap) -> Result<Verdict, NotStored> {
         let (answer, verdict) = oneshot::channel();
         let ask = Ask::Swap { swap: Box::new(swap), answer };
-        self.asks.send(ask).await.map_err(|_| Stopped)?;
-        verdict.await.map_err(|_| Stopped)
+        self.asks.send(ask).await.map_err(|_| NotStored::Stopped)?;
+        verdict.await.map_err(|_| NotStored::Stopped)?
     }
 
     /// Whatever was asked before is done first.
@@ -75,7 +82,8 @@ fn write_all(
     mut asked: mpsc::Receiver<Ask>,
     tell: &broadcast::Sender<News>,
 ) -> Result<(), FileError> {
-    let mut stops = false;
+    let (mut stops, mut full) = (false, false);
+    let mut told = file.revision()?;
     while !stops && let Some(first) = asked.blocking_recv() {
         let (mut swaps, mut answers) = (Vec::new(), Vec::new());
         let mut next = Some(first);
@@ -94,15 +102,51 @@ fn write_all(
             continue;
         }
         // Answers also tell what swaps before them in this transaction left, so all of them wait for it.
-        let committed = file.commit(swaps)?;
-        if !committed.changed.is_empty() {
-            // Nobody may be watching.
-            let _ = tell.send(committed.changed.into());
-        }
-        for (answer, verdict) in answers.into_iter().zip(committed.verdicts) {
-            // Whoever asked may be gone.
-            let _ = answer.send(verdict);
+        match file.commit(swaps) {
+            Ok(committed) => {
+                if std::mem::take(&mut full) {
+                    info!("the catalog has space again, and takes changes");
+                    // One that failed for want of space may have been stored all the same.
+                    told = tell_changes(file, told, tell)?;
+                } else if let Some(last) = committed.changed.last() {
+                    told = last.revision;
+                    // Nobody may be watching.
+                    let _ = tell.send(committed.changed.into());
+                }
+                for (answer, verdict) in answers.into_iter().zip(committed.verdicts) {
+                    // Whoever asked may be gone.
+                    let _ = answer.send(Ok(verdict));
+                }
+            }
+            Err(error) if error.is_full() => {
+                if !std::mem::replace(&mut full, true) {
+                    warn!("{error}");
+                }
+                for answer in answers {
+                    let _ = answer.send(Err(NotStored::NoSpace(error.to_string())));
+                }
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Tells everything after a revision, as the file has it; the last revision.
+fn tell_changes(
+    file: &CatalogFile,
+    after: u64,
+    tell: &broadcast::Sender<News>,
+) -> Result<u64, FileError> {
+    let mut at = after;
+    loop {
+        let page = file.changed_after(at, PAGE)?;
+        at = page.objects.last().map_or(at, |last| last.revision);
+        if !page.objects.is_empty() {
+            let _ = tell.send(page.objects.into());
+        }
+        if !page.more {
+            return Ok(at);
+        }
+    }
 }

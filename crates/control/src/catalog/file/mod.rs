@@ -5,14 +5,19 @@
 //! from there, however long ago that was.
 mod layout;
 mod open;
+mod space;
 #[cfg(test)]
 mod tests;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
 
 use prost::Message;
 use proto::v1::object::Body;
 use proto::v1::swap_request::Change;
 use proto::v1::{Cursor, Kind, Object};
-use redb::{Database, ReadableDatabase, ReadableTable};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 use thiserror::Error;
 
 use crate::catalog::check::Wrong;
@@ -20,13 +25,21 @@ use crate::catalog::check::people::CONTROLLER;
 use crate::catalog::judge::{Present, Swap, Verdict, judge};
 use crate::catalog::limits::{LIST_BYTES_MAX, LIST_MAX};
 use layout::{CHANGES, META, OBJECTS, REVISION, SESSIONS, kind_number};
+use space::Space;
 
 pub use open::OpenError;
 
-/// The file cannot be used any more. What was under way may be in it or not; whoever opens it again finds
-/// it whole.
+/// What went wrong with the file. But for a lack of space it cannot be used any more: what was under way may
+/// be in it or not, and whoever opens it again finds it whole.
 #[derive(Debug, Error)]
 pub enum FileError {
+    #[error(
+        "the catalog takes no changes, since there is no space where its file is ({0}): make some, and it \
+         goes on by itself"
+    )]
+    NoSpace(io::Error),
+    #[error("the catalog's file is opened again, since there was no space for a change; try again")]
+    Reopening,
     #[error("the catalog's file failed: {0}")]
     Failed(redb::Error),
     #[error("the catalog's file holds an object that cannot be read: {0}")]
@@ -45,9 +58,24 @@ macro_rules! failed {
 
 failed!(CommitError, DatabaseError, StorageError, TableError, TransactionError);
 
+impl FileError {
+    /// Whether it goes on when there is space again.
+    pub fn is_full(&self) -> bool {
+        match self {
+            FileError::NoSpace(_) | FileError::Reopening => true,
+            FileError::Failed(redb::Error::Io(error)) => space::is_full(error),
+            FileError::Failed(_) | FileError::Unreadable(_) => false,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct CatalogFile {
-    database: Database,
+    /// `None` while it has to be opened again.
+    database: RwLock<Option<Database>>,
+    path: PathBuf,
+    /// Behind the database, which is closed first.
+    space: Space,
     /// Names this opening; of the next one's watchers those go on who know it.
     session: u64,
 }
@@ -72,20 +100,34 @@ impl CatalogFile {
         self.session
     }
 
+    fn begin_read(&self) -> Result<ReadTransaction, FileError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(database.as_ref().ok_or(FileError::Reopening)?.begin_read()?)
+    }
+
+    /// Opens the database again, which a full disk has left unusable; otherwise does nothing.
+    fn reopen(&self) -> Result<(), FileError> {
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        if database.is_none() {
+            *database = Some(open::builder().open(&self.path)?);
+        }
+        Ok(())
+    }
+
     pub fn revision(&self) -> Result<u64, FileError> {
-        let meta = self.database.begin_read()?.open_table(META)?;
+        let meta = self.begin_read()?.open_table(META)?;
         Ok(meta.get(REVISION)?.map_or(0, |revision| revision.value()))
     }
 
     pub fn get(&self, kind: Kind, name: &str) -> Result<Option<Object>, FileError> {
-        let objects = self.database.begin_read()?.open_table(OBJECTS)?;
+        let objects = self.begin_read()?.open_table(OBJECTS)?;
         let object = read(&objects, kind_number(kind), name)?.object;
         Ok(object.filter(|object| object.body.is_some()))
     }
 
     /// Objects of a kind behind a name.
     pub fn list(&self, kind: Kind, after: &str, limit: usize) -> Result<Page, FileError> {
-        let objects = self.database.begin_read()?.open_table(OBJECTS)?;
+        let objects = self.begin_read()?.open_table(OBJECTS)?;
         let limit = limit.clamp(1, LIST_MAX);
         let (mut page, mut bytes) = (Page::default(), 0);
         let kind = kind_number(kind);
@@ -109,7 +151,7 @@ impl CatalogFile {
     /// What changed after a revision, in order, each object once and as it is now; deleted ones without
     /// a body.
     pub fn changed_after(&self, revision: u64, limit: usize) -> Result<Page, FileError> {
-        let reading = self.database.begin_read()?;
+        let reading = self.begin_read()?;
         let (changes, objects) = (reading.open_table(CHANGES)?, reading.open_table(OBJECTS)?);
         let mut page = Page::default();
         for entry in changes.range(revision.saturating_add(1)..)? {
@@ -127,7 +169,7 @@ impl CatalogFile {
     /// Whether what a watcher has seen is a part of this file's history. One that was restored from a
     /// backup has forgotten the end of it.
     pub fn knows(&self, cursor: &Cursor) -> Result<bool, FileError> {
-        let reading = self.database.begin_read()?;
+        let reading = self.begin_read()?;
         let sessions = reading.open_table(SESSIONS)?;
         let mut sessions = sessions.iter()?;
         while let Some(entry) = sessions.next() {
@@ -145,9 +187,26 @@ impl CatalogFile {
     }
 
     /// Judges swaps one after the other, each by what those before it left, and makes what they changed
-    /// durable together.
+    /// durable together. Without space for it nothing is changed, or it is not known what was, and the file
+    /// can be used in any case.
     pub fn commit(&self, swaps: Vec<Swap>) -> Result<Committed, FileError> {
-        let writing = self.database.begin_write()?;
+        self.reopen()?;
+        let bytes: usize = swaps.iter().map(Swap::bytes).sum();
+        self.space.ensure(bytes as u64).map_err(|error| match space::is_full(&error) {
+            true => FileError::NoSpace(error),
+            false => FileError::Failed(redb::Error::Io(error)),
+        })?;
+        let committed = self.try_commit(swaps);
+        if committed.as_ref().is_err_and(FileError::is_full) {
+            // It takes no more calls, and nothing is lost by it: what was committed is durable.
+            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        committed
+    }
+
+    fn try_commit(&self, swaps: Vec<Swap>) -> Result<Committed, FileError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let writing = database.as_ref().ok_or(FileError::Reopening)?.begin_write()?;
         let mut committed = Committed { verdicts: Vec::new(), changed: Vec::new() };
         {
             let mut meta = writing.open_table(META)?;

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::RwLock;
 
 use redb::{Builder, Database, DatabaseError, ReadableTable, StorageError};
 use thiserror::Error;
@@ -11,6 +12,7 @@ use thiserror::Error;
 use crate::catalog::file::layout::{
     CHANGES, FORMAT, FORMAT_VERSION, META, OBJECTS, REVISION, SESSIONS,
 };
+use crate::catalog::file::space::Space;
 use crate::catalog::file::{CatalogFile, FileError};
 use crate::catalog::limits::{CACHE, SESSIONS_MAX};
 
@@ -51,11 +53,13 @@ impl CatalogFile {
             None => return Err(OpenError::NotACatalog { path: path.into() }),
         }
         let session = begin_session(&database).map_err(broken)?;
-        Ok(CatalogFile { database, session })
+        let space = Space::of(path).map_err(io)?;
+        let database = RwLock::new(Some(database));
+        Ok(CatalogFile { database, path: path.into(), space, session })
     }
 }
 
-fn builder() -> Builder {
+pub(super) fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE);
     builder

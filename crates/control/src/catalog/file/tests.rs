@@ -1,5 +1,6 @@
 //! Protects from a file that forgets, that two own, or whose past is mistaken for another's.
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -174,9 +175,11 @@ fn another_format_is_named() {
     let scratch = Scratch::new();
     let path = scratch.path("catalog");
     let file = open(&path);
-    let writing = file.database.begin_write().unwrap();
+    let database = file.database.read().unwrap();
+    let writing = database.as_ref().unwrap().begin_write().unwrap();
     writing.open_table(META).unwrap().insert(layout::FORMAT, 9).unwrap();
     writing.commit().unwrap();
+    drop(database);
     drop(file);
     let error = CatalogFile::open(&path).expect_err("it is newer");
     assert!(error.to_string().contains("format 9"), "{error}");
@@ -242,7 +245,8 @@ fn openings_are_forgotten_at_last() {
     let path = scratch.path("catalog");
     let file = open(&path);
     let first = Cursor { session: file.session(), revision: 0 };
-    let writing = file.database.begin_write().unwrap();
+    let database = file.database.read().unwrap();
+    let writing = database.as_ref().unwrap().begin_write().unwrap();
     {
         let mut sessions = writing.open_table(SESSIONS).unwrap();
         for number in 1..SESSIONS_MAX {
@@ -250,6 +254,7 @@ fn openings_are_forgotten_at_last() {
         }
     }
     writing.commit().unwrap();
+    drop(database);
     assert!(file.knows(&first).unwrap());
     drop(file);
     let file = open(&path);
@@ -277,4 +282,88 @@ fn a_controller_that_has_a_successor_changes_nothing() {
     assert_eq!(versions(&committed), [Some(1), Some(1), Some(2), None, Some(1)]);
     let operator = file.commit(vec![by(None, "d")]).expect("it is stored");
     assert_eq!(versions(&operator), [Some(1)], "an operator does as he likes");
+}
+
+/// A small file system in memory over the folder of a test.
+struct Small(PathBuf);
+
+impl Small {
+    /// `None` where none can be mounted.
+    fn over(scratch: &Scratch) -> Option<Small> {
+        let at = scratch.path("small");
+        fs::create_dir(&at).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        let mounted = mount.args(["-t", "tmpfs", "-o", "size=16m", "small"]).arg(&at).output();
+        if !mounted.is_ok_and(|mounted| mounted.status.success()) {
+            eprintln!("SKIPPED: a file system that can be filled needs root");
+            return None;
+        }
+        Some(Small(at))
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+
+    /// Until nothing more fits.
+    fn fill(&self) {
+        let mut file = fs::File::create(self.filler()).unwrap();
+        let full = (0..1 << 20).map(|_| file.write_all(&[1; 4096])).find_map(Result::err);
+        assert!(full.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull));
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_changes_and_harms_nothing() {
+    let scratch = Scratch::new();
+    let Some(small) = Small::over(&scratch) else { return };
+    let path = small.0.join("catalog");
+    let file = open(&path);
+    file.commit(vec![swap("first", 0, 1)]).expect("there is space");
+    small.fill();
+    let mut stored = vec!["first".to_owned()];
+    // What was allocated before is used up first.
+    let refused = loop {
+        let names: Vec<String> = (0..64).map(|n| format!("n-{}", stored.len() + n)).collect();
+        match file.commit(names.iter().map(|name| swap(name, 0, 2)).collect()) {
+            Ok(_) => stored.extend(names),
+            Err(error) => break error,
+        }
+        assert!(stored.len() < 100_000, "it never became full");
+    };
+    assert!(refused.is_full(), "{refused}");
+    assert!(refused.to_string().contains("no space"), "{refused}");
+    let revision = file.revision().expect("it can be read");
+    assert_eq!(revision, stored.len() as u64, "nothing was changed");
+    for _ in 0..3 {
+        assert!(file.commit(vec![delete("first", 1)]).is_err_and(|error| error.is_full()));
+        assert!(file.get(Kind::Node, "first").unwrap().is_some());
+    }
+    fs::remove_file(small.filler()).unwrap();
+    file.commit(vec![swap("last", 0, 3)]).expect("there is space again");
+    drop(file);
+    let file = open(&path);
+    assert_eq!(file.revision().unwrap(), revision + 1);
+    assert!(file.get(Kind::Node, stored.last().unwrap()).unwrap().is_some());
+    assert!(file.get(Kind::Node, "last").unwrap().is_some());
+}
+
+/// Protects from a transaction that met the full disk after all: the database takes no calls until it is
+/// opened again.
+#[test]
+fn a_database_that_was_given_up_is_opened_again() {
+    let scratch = Scratch::new();
+    let file = open(&scratch.path("catalog"));
+    file.commit(vec![swap("a", 0, 1)]).unwrap();
+    *file.database.write().unwrap() = None;
+    let error = file.revision().expect_err("it is not open");
+    assert!(error.is_full(), "it may be asked again: {error}");
+    file.commit(vec![swap("b", 0, 2)]).expect("it opens by itself");
+    assert_eq!(file.revision().unwrap(), 2);
 }
