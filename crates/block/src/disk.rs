@@ -117,6 +117,11 @@ pub struct DiskError {
 }
 
 impl DiskError {
+    /// Whether the device may have lost what it was given: not by a read, nor by a trim.
+    pub fn loses_writes(&self) -> bool {
+        matches!(self.operation, "write" | "flush")
+    }
+
     fn reason(&self) -> String {
         match self.kind {
             DiskErrorKind::OutOfRange => "beyond the end of the device".into(),

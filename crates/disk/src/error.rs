@@ -66,13 +66,6 @@ pub enum OpenError {
     #[error("the system refuses io_uring ({source}): allow it, or choose the thread backend")]
     NoRing { source: io::Error },
 
-    #[error(
-        "{} could not be flushed ({source}): data written earlier may be lost, so check the \
-         device before it is used again",
-        path.display()
-    )]
-    Flush { path: PathBuf, source: io::Error },
-
     #[error("cannot {action} {}: {source}", path.display())]
     System { path: PathBuf, action: &'static str, source: io::Error },
 }
@@ -147,10 +140,5 @@ mod tests {
         assert!(system(libc::EMFILE).is_transient());
         assert!(!system(libc::EIO).is_transient());
         assert!(!OpenError::NotFound { path: path.clone() }.is_transient());
-        let source = io::Error::from_raw_os_error(libc::EAGAIN);
-        assert!(
-            !OpenError::Flush { path, source }.is_transient(),
-            "a failed flush may have dropped the data: the next one would lie"
-        );
     }
 }

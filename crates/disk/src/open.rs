@@ -163,14 +163,16 @@ fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, Op
     let metadata = file.metadata().map_err(OpenError::system(path, "stat"))?;
     let kind = kind_of(path, &metadata)?;
     let units = settle(path, &file, kind, options.direct)?;
-    if units.mode == IoMode::Buffered {
-        begin_buffered(path, &file)?;
-    }
+    let lost = match units.mode {
+        IoMode::Buffered => begin_buffered(path, &file)?,
+        IoMode::Direct => None,
+    };
     let size = size_of(&file, kind).map_err(OpenError::system(path, "ask the size of"))?;
     let target = Target {
         file: Arc::new(file),
         kind,
         read_only: options.read_only,
+        lost,
         known: Geometry {
             size: whole_sectors(size, units.sector),
             sector: units.sector,
@@ -185,12 +187,13 @@ fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, Op
 }
 
 /// What an earlier process wrote may be in memory only, and reads would not tell. After this,
-/// they come from the device.
-fn begin_buffered(path: &Path, file: &File) -> Result<(), OpenError> {
-    rustix::fs::fdatasync(file)
-        .map_err(|error| OpenError::Flush { path: path.into(), source: error.into() })?;
+/// they come from the device. An error of the flush is returned as its number: the system tells it
+/// once, so it is kept for the first flush of the owner, who has to note that the device failed.
+fn begin_buffered(path: &Path, file: &File) -> Result<Option<i32>, OpenError> {
+    let lost = rustix::fs::fdatasync(file).err().map(rustix::io::Errno::raw_os_error);
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
-        .map_err(OpenError::system(path, "drop the cache of"))
+        .map_err(OpenError::system(path, "drop the cache of"))?;
+    Ok(lost)
 }
 
 fn start(path: &Path, target: Target, options: &OpenOptions) -> Result<Driver, OpenError> {

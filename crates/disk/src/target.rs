@@ -22,6 +22,8 @@ pub(crate) struct Target {
     pub(crate) file: Arc<File>,
     pub(crate) kind: Kind,
     pub(crate) read_only: bool,
+    /// The error of a flush that failed while the disk was opened, until a flush has told it.
+    pub(crate) lost: Option<i32>,
     /// As it was at the last look; only the size ever changes.
     pub(crate) known: Geometry,
 }
@@ -68,6 +70,11 @@ impl Target {
 
     /// Decides about an IO that the kernel need not see; `None` where it must.
     fn decide(&mut self, io: &Io) -> Option<std::result::Result<(), DiskErrorKind>> {
+        if matches!(io, Io::Flush)
+            && let Some(code) = self.lost.take()
+        {
+            return Some(Err(DiskErrorKind::System(code)));
+        }
         let (at, len) = extent(io)?;
         if self.read_only && !matches!(io, Io::Read { .. }) {
             return Some(Err(DiskErrorKind::System(libc::EROFS)));

@@ -196,6 +196,15 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Whether the device may have lost what it was given before.
+    pub fn device_failed(&self) -> bool {
+        match self {
+            OpenError::Device(error) => error.loses_writes(),
+            OpenError::Failed { .. } => true,
+            _ => false,
+        }
+    }
+
     pub fn retry(&self) -> Retry {
         match self {
             OpenError::Device(_) | OpenError::Truncated { .. } => Retry::Later,

@@ -36,7 +36,7 @@ pub use pool::{
     ChangedRange, Changes, Counters, CreateOptions, Damage, Extent, GranuleSums, Inspection,
     Memory, Op, OpenOptions, Part, Pool, PoolInfo, Reply, RequestId, Runs, ScrubStatus, Since,
     SnapshotInfo, SnapshotsOfDeleted, Staged, StagingInfo, Stamps, Subject, Usage, VolumeInfo,
-    Zeroing, create, inspect, write_cost, zero_cost,
+    Zeroing, create, inspect, pool_uuid, write_cost, zero_cost,
 };
 pub use units::{Checksum, Epoch, SnapshotId, VolumeId};
 pub use volume::{BlockSize, CloneSpec, Compression, SnapshotSpec, VolumeSpec};

@@ -162,3 +162,71 @@ fn a_lost_slot_ends_the_checkpoint_that_waits_for_it() {
     pool.checkpoint().expect_err("the slot was lost");
     assert!(matches!(pool.reply(), Some((RequestId(1), Err(_)))));
 }
+
+/// The device takes what is on its way to it; then the process is gone, and another opens the pool.
+fn killed_and_opened(mut pool: Pool<CrashDisk>) -> Pool<CrashDisk> {
+    pool.poll();
+    while pool.disk().in_flight() > 0 {
+        pool.wait();
+    }
+    let mut disk = pool.abandon().after_kill(1);
+    disk.heal();
+    Pool::open(disk, sim::workload::open_options()).expect("the pool opens")
+}
+
+/// Protects from a pool that is opened again as if its device had never failed: the second flush succeeds,
+/// and tells nothing of what the first one dropped.
+#[test]
+fn a_pool_tells_that_its_device_has_failed_before() {
+    let mut pool = fresh(8 << 20, SectorSize::B4096);
+    let volume = create(&mut pool, "v", 1 << 20, 4096);
+    write(&mut pool, volume, 1, 1);
+    assert_eq!(pool.info().failures, 0);
+    pool.disk_mut().fail_next_flush();
+    pool.run(Op::Flush).expect_err("the flush failed");
+    // Killed, and opened by a process that knows nothing of it.
+    let pool = killed_and_opened(pool);
+    assert_eq!(pool.info().failures, 1);
+    assert!(pool.info().failed.is_none(), "it is in service again");
+    let disk = pool.close().expect("the device is healthy");
+    let pool = Pool::open(disk, sim::workload::open_options()).expect("the pool opens");
+    assert_eq!(pool.info().failures, 1, "it stays so");
+}
+
+/// Protects from a failure that is only told to the process that opens a pool, and gone with it.
+#[test]
+fn a_flush_that_fails_at_any_step_of_opening_leaves_its_mark() {
+    let mut steps = 0;
+    for nth in 0.. {
+        let mut pool = fresh(8 << 20, SectorSize::B4096);
+        let volume = create(&mut pool, "v", 1 << 20, 4096);
+        (1..=rot::WRITES).for_each(|granule| write(&mut pool, volume, granule, granule));
+        let mut disk = pool.abandon().after_kill(nth);
+        let flushes = disk.counters().flushes;
+        disk.fail_flush_at(flushes + nth);
+        match Pool::open(&mut disk, sim::workload::open_options()) {
+            Ok(_) => break,
+            Err(error) => assert!(error.device_failed(), "{error}"),
+        }
+        steps += 1;
+        disk.heal();
+        let pool = Pool::open(disk, sim::workload::open_options()).expect("the next one opens");
+        assert_eq!(pool.info().failures, 1, "flush {nth} of opening");
+    }
+    assert!(steps >= 3, "opening flushes before and in its checkpoint, not {steps} times");
+}
+
+/// One of the two places is enough.
+#[test]
+fn a_mark_is_found_where_half_of_it_could_be_written() {
+    for place in [16 << 10, (1 << 20) + (16 << 10)] {
+        let mut pool = fresh(8 << 20, SectorSize::B4096);
+        let volume = create(&mut pool, "v", 1 << 20, 4096);
+        write(&mut pool, volume, 1, 1);
+        pool.disk_mut().fail_writes(ByteOffset(place), ByteLen(4096));
+        pool.disk_mut().fail_next_flush();
+        pool.run(Op::Flush).expect_err("the flush failed");
+        let pool = killed_and_opened(pool);
+        assert_eq!(pool.info().failures, 1, "without {place}");
+    }
+}

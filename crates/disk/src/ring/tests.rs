@@ -15,6 +15,7 @@ fn target(scratch: &Scratch) -> Target {
     Target {
         file: Arc::new(file.unwrap()),
         kind: Kind::File,
+        lost: None,
         read_only: false,
         known: Geometry {
             size: ByteLen(MIB),

@@ -3,6 +3,7 @@
 //! Everything is little-endian. Every structure is checksummed as a whole and names the pool, so
 //! that bytes of another pool, another time or another place are never taken for it.
 mod codec;
+mod failure;
 mod object;
 mod page;
 mod record;
@@ -12,6 +13,7 @@ mod superblock;
 mod tests;
 
 pub use codec::{Malformed, Reader, Writer};
+pub use failure::{FAILURE_MARK_PAGE, FAILURE_MARKS_AT, FailureMark};
 pub use object::decode as decode_object;
 pub use object::encode as encode_object;
 pub use page::{
@@ -29,6 +31,7 @@ pub use superblock::{
 pub fn decode_any(bytes: &[u8]) {
     let _ = Superblock::decode(bytes);
     let _ = decode_slot(bytes, 0);
+    let _ = FailureMark::failures(bytes, 0);
     let _ = object::decode(bytes);
     crate::delta::decode_any(bytes);
     crate::compress::decode_any(bytes);

@@ -129,9 +129,12 @@ impl<D: Wait> Pool<D> {
             // No further checkpoint begins by itself.
             self.condition = Condition::Closing;
         }
-        self.finish_job()?;
-        self.begin_checkpoint(true);
-        self.finish_job()?;
+        let closed = self.finish_job().and_then(|()| {
+            self.begin_checkpoint(true);
+            self.finish_job()
+        });
+        self.finish_marking();
+        closed?;
         // Reads that nobody waits for any more must not be taken for those of the next owner.
         while self.device.under_way() > 0 {
             self.wait();

@@ -35,6 +35,8 @@ pub enum Purpose {
     Repair(RequestId),
     /// The good copy of a page over the bad one at this place.
     Mend(ByteOffset),
+    /// That the pool has failed.
+    FailureMark,
 }
 
 /// IOs that are gathered for one call at the most: the device should not stand idle while the

@@ -64,6 +64,9 @@ pub struct PoolInfo {
     pub volumes: usize,
     /// Why the pool takes no operations, if it does not.
     pub failed: Option<String>,
+    /// How often the pool has failed since it was made. Behind each failure it is not known what the
+    /// device has lost.
+    pub failures: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -152,10 +155,8 @@ impl<D: Disk> Pool<D> {
             pending: layout.bytes(self.space.pending()),
             reclaimable: self.reclaimable(),
             volumes: self.names.len(),
-            failed: match &self.condition {
-                Condition::Failed(reason) => Some(reason.clone()),
-                Condition::Serving | Condition::Closing => None,
-            },
+            failed: self.failed().map(str::to_owned),
+            failures: self.failures,
         }
     }
 
@@ -301,6 +302,14 @@ impl<D: Disk> Pool<D> {
             && self.reads.under_way() == 0
             && self.looks.is_empty()
             && self.mending == 0
+    }
+
+    /// Why the pool takes no operations, if it has failed.
+    pub fn failed(&self) -> Option<&str> {
+        match &self.condition {
+            Condition::Failed(reason) => Some(reason),
+            Condition::Serving | Condition::Closing => None,
+        }
     }
 
     pub fn disk(&self) -> &D {

@@ -10,6 +10,7 @@ mod complete;
 mod create;
 mod credit;
 mod device;
+mod failure;
 mod family;
 mod flush;
 mod imports;
@@ -41,7 +42,7 @@ pub use info::{Counters, Memory, PoolInfo, SnapshotInfo, StagingInfo, VolumeInfo
 pub use open::{Inspection, OpenOptions, inspect, read_directory, read_page};
 pub use read::Extent;
 pub use scrub::{Damage, Part, ScrubStatus};
-pub use superblocks::newest_superblock;
+pub use superblocks::{newest_superblock, pool_uuid};
 
 use crate::error::{CheckpointError, OpError};
 use crate::format::Superblock;
@@ -423,6 +424,10 @@ pub struct Pool<D: Disk> {
     counters: Counters,
     /// Why the last checkpoint could not be made.
     failure: Option<CheckpointError>,
+    /// How often the device has failed, this time included.
+    failures: u64,
+    /// Writes of the mark of a failure that are under way.
+    marking: usize,
     #[cfg(feature = "faults")]
     fault: Option<crate::Fault>,
 }
@@ -504,6 +509,7 @@ impl<D: Disk> Pool<D> {
     fn fail(&mut self, reason: String) {
         if !matches!(self.condition, Condition::Failed(_)) {
             self.condition = Condition::Failed(reason);
+            self.mark_failure();
         }
         // Nothing goes on over it: a checkpoint that still committed would name data that the
         // device has dropped.

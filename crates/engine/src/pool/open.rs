@@ -12,6 +12,7 @@ use crate::journal::{Replayed, Ring, replay};
 use crate::limits::{Limits, MAP_PAGE, SEQ_MAX};
 use crate::map::Pages;
 use crate::overlay::Overlay;
+use crate::pool::failure::{failures, marked};
 use crate::pool::flush::Flush;
 use crate::pool::queue::Queue;
 use crate::pool::read::Reads;
@@ -178,14 +179,17 @@ impl<D: Wait> Pool<D> {
     pub fn open(mut disk: D, options: OpenOptions) -> Result<Pool<D>, OpenError> {
         // What is read here may be in the device's cache alone, if its owner was killed. It must
         // not be built upon before it is durable.
-        blocking::flush(&mut disk)?;
+        let flushed = blocking::flush(&mut disk).map_err(OpenError::from);
+        marked(&mut disk, &options, flushed)?;
         // Another version, or a ruined pair, is refused before anything is written.
         newest_superblock(&mut disk, &options)?;
-        mend_superblocks(&mut disk)?;
+        let mended = mend_superblocks(&mut disk);
+        marked(&mut disk, &options, mended)?;
         let mut pool = Pool::load(disk, options)?;
         // Space of replayed slots is in use from here on; what they displaced is not yet free.
         pool.begin_checkpoint(false);
         let first = pool.finish_job();
+        pool.finish_marking();
         first.map_err(|failure: CheckpointError| match failure {
             CheckpointError::PageDamaged { what, problem } => {
                 OpenError::PageDamaged { what, problem }
@@ -204,7 +208,9 @@ impl<D: Wait> Pool<D> {
         let superblock = newest_superblock(&mut disk, &options)?;
         let (kept, directory_pages) = read_directory(&mut disk, &superblock)?;
         let replayed = replay(&mut disk, &superblock, &options)?;
+        let failures = failures(&mut disk, &superblock);
         let mut pool = Pool::before_replay(disk, superblock, kept, &replayed, options);
+        pool.failures = failures;
         pool.counters.pages_read_at_open = directory_pages.len() as u64;
         pool.counters.replayed_slots = replayed.slots.len() as u64;
         for (slot, records) in replayed.slots {
@@ -296,6 +302,8 @@ impl<D: Wait> Pool<D> {
             replies: VecDeque::new(),
             counters: Counters::default(),
             failure: None,
+            failures: 0,
+            marking: 0,
             superblock,
             limits,
             #[cfg(feature = "faults")]

@@ -58,6 +58,11 @@ pub fn newest_superblock<D: Wait>(
     }
 }
 
+/// Which pool is on a device. Nothing is written.
+pub fn pool_uuid<D: Wait>(disk: &mut D) -> Result<[u8; 16], OpenError> {
+    newest_superblock(disk, &OpenOptions::default()).map(|superblock| superblock.uuid)
+}
+
 /// Makes both copies of each pair the same. A pair that was torn once and is torn again would
 /// have no good copy left; and an epoch counts only when both of its copies are there.
 pub fn mend_superblocks<D: Wait>(disk: &mut D) -> Result<(), OpenError> {

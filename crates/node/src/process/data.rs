@@ -6,13 +6,14 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use certs::session::Sessions;
+use disk::FileDisk;
 use engine::Pool;
 use mio::Poll;
 use mio::net::{TcpListener, UnixListener};
 use replication::words::{Boot, Powered};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
-use tracing::info;
+use tracing::{error, info};
 
 use super::Options;
 use super::failures::Failures;
@@ -77,7 +78,11 @@ pub fn start(
     let config =
         Config { node: options.id, boot: Boot(random::number()), tls, clock: Clock::default() };
     let pools = options.pools.clone();
+    let noted = failures.clone();
     let report = Box::new(move |it| {
+        if let Report::PoolFailed { uuid } = &it {
+            note(&noted, *uuid);
+        }
         // Without a control side the process is about to end.
         let _ = report.send(it);
     });
@@ -103,6 +108,13 @@ fn run(shard: &mut Shard) -> Result<(), DataError> {
     shard
         .close_pools()
         .map_err(|error| DataError::Pool { name: "on closing".into(), reason: error.to_string() })
+}
+
+/// Done before anything follows from the failure, by the thread that saw it.
+fn note(failures: &Failures, pool: [u8; 16]) {
+    if let Err(error) = failures.note(pool) {
+        error!(%error, "that a pool failed is noted nowhere but in the pool itself");
+    }
 }
 
 fn bind_unix(path: &Path) -> Result<UnixListener, DataError> {
@@ -133,9 +145,10 @@ fn prepare(
     for option in pools {
         let refuse = |reason: String| DataError::Pool { name: option.name.clone(), reason };
         let disk = open_disk(&option.path).map_err(|error| refuse(error.to_string()))?;
-        let pool = Pool::open(disk, engine::OpenOptions::default())
+        let pool = open_pool(disk, failures)
             .map_err(|error| refuse(format!("{}: {error}", option.path.display())))?;
-        let device = failures.device(pool.info().uuid);
+        let found = pool.info();
+        let device = failures.device(found.uuid, found.failures);
         let device = device.map_err(system("whether a pool failed before"))?;
         let powered = Powered { kernel, device };
         info!(pool = option.name, path = %option.path.display(), "pool opened");
@@ -148,7 +161,17 @@ fn prepare(
     Ok(())
 }
 
-fn open_disk(path: &Path) -> Result<disk::FileDisk, disk::OpenError> {
+/// A flush that fails while a pool is opened is told once: the next start would find nothing wrong.
+fn open_pool(mut disk: FileDisk, failures: &Failures) -> Result<Pool<FileDisk>, engine::OpenError> {
+    let uuid = engine::pool_uuid(&mut disk)?;
+    Pool::open(disk, engine::OpenOptions::default()).inspect_err(|error| {
+        if error.device_failed() {
+            note(failures, uuid);
+        }
+    })
+}
+
+fn open_disk(path: &Path) -> Result<FileDisk, disk::OpenError> {
     let begun = Instant::now();
     loop {
         match disk::open(path, &disk::OpenOptions::default()) {

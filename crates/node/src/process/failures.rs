@@ -4,46 +4,118 @@
 //! node that opens such a pool again, on the same machine, would take its copies for copies that lost
 //! nothing. So every failure is noted, and a pool is another device behind it.
 //!
-//! One line for each failure, the pool's uuid in hexadecimal digits. A line that was cut short counts for
-//! every pool that it may be of.
+//! The contract: a note is there before anything follows from the failure, and each of three places is enough:
+//!
+//! - a file in the state folder. Its space is taken before pools are opened, so that a full disk is no
+//!   reason to lose a note. One line for each failure, the pool's uuid in hexadecimal digits; a line that was
+//!   cut short counts for every pool that it may be of;
+//! - a file in memory, which needs no disk. It lasts as long as the kernel runs, and so does the proof that
+//!   it takes away. The next start turns it into a line of the first file;
+//! - the mark that the engine writes into the pool itself.
+//!
+//! What was written before the note, and is lost by a kill in between, is not known to anybody: that is the
+//! time between the system call that reported the failure and the next one of this process.
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+/// Where files are in memory on every Linux.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// Taken for lines in advance: a hundred of them.
+const SPACE: u64 = 4096;
 
 #[derive(Clone, Debug)]
 pub struct Failures {
     folder: PathBuf,
+    in_memory: PathBuf,
 }
 
 impl Failures {
     /// The folder has to be there.
-    pub fn open(state: &Path) -> Failures {
-        Failures { folder: state.to_path_buf() }
+    pub fn open(state: &Path) -> io::Result<Failures> {
+        Failures::open_beside(state, Path::new(IN_MEMORY))
+    }
+
+    fn open_beside(state: &Path, in_memory: &Path) -> io::Result<Failures> {
+        let failures = Failures { folder: state.into(), in_memory: in_memory.into() };
+        let file = failures.appended()?;
+        let len = file.metadata()?.len();
+        match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, len, SPACE) {
+            // Where it cannot be taken in advance, the other places are left.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        failures.sync()?;
+        Ok(failures)
     }
 
     fn path(&self) -> PathBuf {
         self.folder.join("failures")
     }
 
-    /// Durable when it returns.
+    fn in_memory(&self, pool: [u8; 16]) -> PathBuf {
+        self.in_memory.join(format!("pollux-failed-{}", digits(pool)))
+    }
+
+    fn appended(&self) -> io::Result<File> {
+        OpenOptions::new().create(true).append(true).open(self.path())
+    }
+
+    /// A kill does not take it away once this returns; it needs no device for that. [`Failures::sync`] makes
+    /// it last longer. An error means that neither place took it.
     pub fn note(&self, pool: [u8; 16]) -> io::Result<()> {
-        let mut file = OpenOptions::new().create(true).append(true).open(self.path())?;
+        let in_memory = self.note_in_memory(pool);
+        let in_folder = self.append(pool);
+        in_folder.or(in_memory)
+    }
+
+    fn append(&self, pool: [u8; 16]) -> io::Result<()> {
         // One that was cut short ends with this one at the latest.
-        file.write_all(format!("\n{}\n", digits(pool)).as_bytes())?;
-        file.sync_all()?;
+        self.appended()?.write_all(format!("\n{}\n", digits(pool)).as_bytes())
+    }
+
+    fn note_in_memory(&self, pool: [u8; 16]) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        match options.write(true).create_new(true).mode(0o600).open(self.in_memory(pool)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the file in the state folder durable.
+    pub fn sync(&self) -> io::Result<()> {
+        self.appended()?.sync_all()?;
         File::open(&self.folder)?.sync_all()
     }
 
-    /// What tells this device from others, and from itself before it failed.
-    pub fn device(&self, pool: [u8; 16]) -> io::Result<u128> {
-        let noted = match fs::read_to_string(self.path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            other => other?,
-        };
+    /// What tells this device from others, and from itself before it failed. `marked` is how many failures
+    /// the pool itself tells of.
+    pub fn device(&self, pool: [u8; 16], marked: u64) -> io::Result<u128> {
+        self.take_over(pool)?;
+        let noted = fs::read_to_string(self.path())?;
         let digits = digits(pool);
         let lines = noted.lines().filter(|line| !line.is_empty() && digits.starts_with(line));
         let failures = u128::try_from(lines.count()).expect("a usize is smaller");
-        Ok(u128::from_le_bytes(pool).wrapping_add(failures))
+        Ok(u128::from_le_bytes(pool).wrapping_add(failures).wrapping_add(marked.into()))
+    }
+
+    /// A note in memory becomes a durable line, and only then goes.
+    fn take_over(&self, pool: [u8; 16]) -> io::Result<()> {
+        let in_memory = self.in_memory(pool);
+        if fs::symlink_metadata(&in_memory).is_err() {
+            return Ok(());
+        }
+        self.append(pool)?;
+        self.sync()?;
+        match fs::remove_file(&in_memory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -52,27 +124,4 @@ fn digits(pool: [u8; 16]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pool_is_another_device_behind_each_failure() {
-        let folder = std::env::temp_dir().join(format!("pollux-failures-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let (failures, pool, other) = (Failures::open(&folder), [7; 16], [8; 16]);
-        let before = failures.device(pool).unwrap();
-        failures.note(pool).unwrap();
-        let once = failures.device(pool).unwrap();
-        failures.note(pool).unwrap();
-        let twice = failures.device(pool).unwrap();
-        assert!(before != once && once != twice && before != twice);
-        assert_eq!(failures.device(other).unwrap(), u128::from_le_bytes(other));
-
-        let mut file = OpenOptions::new().append(true).open(failures.path()).unwrap();
-        file.write_all(&digits(other).as_bytes()[..5]).unwrap();
-        assert_ne!(failures.device(other).unwrap(), u128::from_le_bytes(other), "half a line");
-        failures.note(pool).unwrap();
-        assert_ne!(failures.device(pool).unwrap(), twice, "behind half a line");
-        fs::remove_dir_all(&folder).unwrap();
-    }
-}
+mod tests;

@@ -118,7 +118,7 @@ pub async fn serve(
     check_identity(&options, identity.as_ref())?;
     raise_descriptors();
     let memory = Arc::new(Memory::open(&options.state)?);
-    let failures = Failures::open(&options.state);
+    let failures = Failures::open(&options.state)?;
     let poll = Poll::new()?;
     let (shard, orders) = Sender::new(Shard::waker(&poll)?);
     let (report, reports) = mpsc::unbounded_channel();
@@ -136,7 +136,7 @@ pub async fn serve(
     let books = Arc::new(Books::new(Client::new(channel), options.id, Arc::clone(&memory)));
     let fence = Arc::new(Fence::default());
     tokio::spawn(follow(Arc::clone(&books), Arc::clone(&fence), shard.clone()));
-    tokio::spawn(take_reports(Arc::clone(&books), failures, shard.clone(), reports));
+    tokio::spawn(take_reports(Arc::clone(&books), failures.clone(), shard.clone(), reports));
     // Whoever reads that this node is ready finds it in the catalog too, unless that is away.
     let node = register::node(&options, addresses, place);
     let registering = register::register(Arc::clone(&books), node);
@@ -166,7 +166,10 @@ pub async fn serve(
     }
     info!("stopping");
     shard.send(Order::End);
-    match data.ended.await {
+    let ended = data.ended.await;
+    // A pool may have failed while it was closed.
+    failures.sync()?;
+    match ended {
         Ok(ended) => Ok(ended?),
         Err(_) => Err(ServeError::DataEnded),
     }
@@ -206,7 +209,7 @@ fn raise_descriptors() {
     }
 }
 
-/// Carries questions of targets to the catalog, and keeps in mind which pools failed.
+/// Carries questions of targets to the catalog, and makes notes of failed pools durable.
 async fn take_reports(
     books: Arc<Books>,
     failures: Failures,
@@ -216,9 +219,9 @@ async fn take_reports(
     while let Some(report) = reports.recv().await {
         let (volume, name, run, ask) = match report {
             Report::Catalog { volume, name, run, ask } => (volume, name, run, ask),
-            Report::PoolFailed { uuid } => {
-                if let Err(error) = failures.note(uuid) {
-                    error!(%error, "that a pool failed cannot be noted: do not serve it again");
+            Report::PoolFailed { .. } => {
+                if let Err(error) = failures.sync() {
+                    error!(%error, "the note that a pool failed lasts only until the next boot");
                 }
                 continue;
             }

@@ -128,6 +128,8 @@ impl Shard {
             }
             self.pools[number].asked = false;
             let answers = self.pools[number].host.poll();
+            // Before anything is told of what the pool answered.
+            self.look_for_failure(number);
             if answers.is_empty() {
                 continue;
             }
@@ -178,18 +180,23 @@ impl Shard {
     }
 
     pub(super) fn tick_pools(&mut self) {
-        for pool in &mut self.pools {
+        for number in 0..self.pools.len() {
+            let pool = &mut self.pools[number];
             pool.asked = true;
             if !std::mem::take(&mut pool.busy) {
                 pool.host.pool_mut().idle();
             }
-            let info = pool.host.pool().info();
-            if let Some(reason) = info.failed
-                && !std::mem::replace(&mut pool.mourned, true)
-            {
-                error!(pool = pool.place.name, %reason, "the pool has failed; its replicas are out");
-                (self.report)(Report::PoolFailed { uuid: info.uuid });
-            }
+            self.look_for_failure(number);
+        }
+    }
+
+    /// A pool that has failed is reported once, and the report has been noted when this returns.
+    fn look_for_failure(&mut self, number: usize) {
+        let pool = &mut self.pools[number];
+        let Some(reason) = pool.host.pool().failed() else { return };
+        if !std::mem::replace(&mut pool.mourned, true) {
+            (self.report)(Report::PoolFailed { uuid: pool.host.pool().info().uuid });
+            error!(pool = pool.place.name, %reason, "the pool has failed; its replicas are out");
         }
     }
 
@@ -201,12 +208,21 @@ impl Shard {
 }
 
 impl Shard {
-    /// Closes all pools, which makes everything durable. The loop must have ended.
+    /// Closes all pools, which makes everything durable; one that cannot be closed does not keep the
+    /// others from it. The loop must have ended.
     pub fn close_pools(&mut self) -> Result<(), engine::CheckpointError> {
         self.lines.clear();
+        let mut closed = Ok(());
         for pool in self.pools.drain(..) {
-            pool.host.into_pool().close()?;
+            let (uuid, reported) = (pool.host.pool().info().uuid, pool.mourned);
+            if let Err(error) = pool.host.into_pool().close() {
+                if !reported {
+                    (self.report)(Report::PoolFailed { uuid });
+                    error!(pool = pool.place.name, %error, "the pool failed while it was closed");
+                }
+                closed = closed.and(Err(error));
+            }
         }
-        Ok(())
+        closed
     }
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -29,6 +30,8 @@ struct Disk {
     below: File,
     size: u64,
     cache: Mutex<Cache>,
+    /// The next flush fails, and what it should have made durable is gone.
+    fails: AtomicBool,
 }
 
 impl Disk {
@@ -75,6 +78,10 @@ impl Disk {
 
     fn flush(&self) -> io::Result<()> {
         let mut cache = self.cache();
+        if self.fails.swap(false, Ordering::SeqCst) {
+            cache.clear();
+            return Err(io::Error::other("the flush was told to fail"));
+        }
         while let Some((number, block)) = cache.pop_first() {
             self.below.write_all_at(&block, number * BLOCK_LEN)?;
         }
@@ -194,7 +201,12 @@ impl Volatile {
         fs::create_dir_all(folder)?;
         let file = OpenOptions::new().read(true).write(true).open(below)?;
         let size = file.metadata()?.len();
-        let disk = Arc::new(Disk { below: file, size, cache: Mutex::default() });
+        let disk = Arc::new(Disk {
+            below: file,
+            size,
+            cache: Mutex::default(),
+            fails: AtomicBool::new(false),
+        });
         let session = Session::new(Door(Arc::clone(&disk)), folder, &Config::default())?.spawn()?;
         Ok(Volatile { disk, path: folder.join(NAME), _session: session })
     }
@@ -202,5 +214,16 @@ impl Volatile {
     /// The power goes: how many blocks were lost.
     pub fn lose(&self) -> usize {
         std::mem::take(&mut *self.disk.cache()).len()
+    }
+
+    /// The next flush fails and loses what was written since the last one. The one behind it succeeds, as
+    /// with a kernel that tells an error once.
+    pub fn fail_next_flush(&self) {
+        self.disk.fails.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the flush that was to fail has come.
+    pub fn has_failed(&self) -> bool {
+        !self.disk.fails.load(Ordering::SeqCst)
     }
 }
