@@ -3,9 +3,14 @@ use block::{Buf, ByteLen, ByteOffset, Data};
 use thiserror::Error;
 
 /// Names a question between asking and answer. The machine that asks chooses it; unique among
-/// what it has under way.
+/// what it has under way. Always below `1 << AskId::BITS`: the owner may use the bits above for ids
+/// of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AskId(pub u64);
+
+impl AskId {
+    pub const BITS: u32 = 63;
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zeroing {

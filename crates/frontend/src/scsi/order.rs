@@ -1,5 +1,5 @@
 //! A command on its way through the unit: how it comes in, how it goes on, and how it ends.
-use crate::ask::{Ask, AskId, Buffers};
+use crate::ask::{Ask, Buffers};
 use crate::piece::Piece;
 use crate::scsi::cdb::Op;
 use crate::scsi::jobs::Job;
@@ -70,7 +70,7 @@ pub(super) struct Asker<'a> {
     pub(super) slot: Slot,
     pub(super) nexus: NexusId,
     /// Sets questions apart; the unit's own counter.
-    pub(super) next: &'a mut u32,
+    pub(super) next: &'a mut u64,
     /// How many were asked here.
     pub(super) asked: u32,
     pub(super) buffers: &'a mut dyn Buffers,
@@ -79,7 +79,7 @@ pub(super) struct Asker<'a> {
 
 impl Asker<'_> {
     pub(super) fn ask(&mut self, ask: Ask) {
-        let id = AskId(u64::from(*self.next) << 32 | u64::from(self.slot.number()));
+        let id = self.slot.ask_id(*self.next);
         *self.next = self.next.wrapping_add(1);
         self.asked += 1;
         self.out.push(Output::Ask { nexus: self.nexus, id, ask });

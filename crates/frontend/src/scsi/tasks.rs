@@ -13,6 +13,10 @@ use crate::scsi::words::{NexusId, TaskId};
 /// few enough that who waits for whom stays small.
 const TASKS_MAX: usize = 2048;
 
+/// Bits of an ask id that name the slot of its task.
+const SLOT_BITS: u32 = 16;
+const _: () = assert!(TASKS_MAX <= 1 << SLOT_BITS);
+
 /// Where a task is kept while it is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
@@ -26,14 +30,18 @@ impl Slot {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 
-    pub(super) fn number(self) -> u32 {
-        self.0
+    /// The id of a question of the task in this slot: the slot in the lower bits, so that the answer
+    /// finds its task, and the unit's counter above. The counter wraps at 47 bits, which takes 44 years
+    /// at 100,000 questions a second; by then no question of the same slot is left from the last round.
+    pub(super) fn ask_id(self, counter: u64) -> AskId {
+        let counter = counter & (1 << (AskId::BITS - SLOT_BITS)) - 1;
+        AskId(counter << SLOT_BITS | u64::from(self.0))
     }
 
-    /// The task that asked, from the name of its question: the lower half of it.
+    /// The task that asked, from the id of its question.
     pub(super) fn of_ask(id: AskId) -> Slot {
-        let [.., a, b, c, d] = id.0.to_be_bytes();
-        Slot(u32::from_be_bytes([a, b, c, d]))
+        let slot = id.0 & (1 << SLOT_BITS) - 1;
+        Slot(u32::try_from(slot).expect("SLOT_BITS are fewer than 32"))
     }
 }
 
@@ -98,7 +106,7 @@ pub(super) struct Tasks {
     /// Live tasks with an exclusive claim.
     exclusive: usize,
     next_serial: u64,
-    pub(super) next_ask: u32,
+    pub(super) next_ask: u64,
 }
 
 impl Tasks {

@@ -12,8 +12,8 @@ use replication::client::{self, IoError, LoginError, Request, RequestId};
 use replication::constants::REQUEST_MAX;
 use replication::entry;
 
-/// Request ids from here on are parts of a larger question.
-const PARTS: u64 = 1 << 63;
+/// Request ids from here on are parts of a larger question; those of whole questions are below.
+const PARTS: u64 = 1 << AskId::BITS;
 
 /// Who uses a volume over a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,7 @@ pub struct Splitter {
 impl Splitter {
     /// The requests that a question is made of.
     pub fn split(&mut self, id: AskId, ask: Ask, mut each: impl FnMut(RequestId, Request)) {
+        assert!(id.0 < PARTS, "{id:?} would be taken for a part of another question");
         let whole = RequestId(id.0);
         match ask {
             Ask::Read { offset, len } if len.0 > REQUEST_MAX => {

@@ -1,6 +1,6 @@
 //! Who waits for whom.
 use super::rig::*;
-use crate::ask::Ask;
+use crate::ask::{Ask, AskId};
 use crate::scsi::words::{Attribute, Status};
 
 /// COMPARE AND WRITE of a block that has `old` everywhere.
@@ -15,6 +15,27 @@ fn plain_commands_do_not_wait_for_each_other() {
     rig.send(B, &read(0, 8), &[]);
     rig.send(C, &write(4, 8), &[2; 8 * 512]);
     assert_eq!(rig.asks.len(), 3);
+}
+
+/// Protects from a volume that stops answering after so many requests: ids stay within their bits and
+/// apart from each other however far the counter is, also while questions from before are under way.
+#[test]
+fn the_counter_of_questions_may_pass_every_limit() {
+    for last in [(1 << 31) - 1, (1 << 32) - 1, (1 << 47) - 1, u64::MAX] {
+        let mut rig = Rig::new(512);
+        let early = rig.send(A, &read(0, 1), &[]);
+        rig.unit.tasks.next_ask = last - 2;
+        let around: Vec<_> = (0..6).map(|lba| rig.send(B, &read(lba, 1), &[])).collect();
+        assert_eq!(rig.asks.len(), 7);
+        for (id, _) in &rig.asks {
+            assert!(id.0 < 1 << AskId::BITS, "{id:?} with the counter at {last}");
+        }
+        rig.settle();
+        for task in around.into_iter().chain([early]) {
+            assert!(rig.take(task).is_some(), "every command is answered");
+        }
+        assert!(rig.unit.is_idle());
+    }
 }
 
 #[test]
