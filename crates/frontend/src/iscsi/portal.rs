@@ -108,6 +108,12 @@ impl Portal {
         self.conns.get(&conn).is_some_and(login)
     }
 
+    /// The nexus of a connection that is logged in at a target, or about to be. Discovery sessions have
+    /// none.
+    pub fn nexus(&self, conn: ConnNo) -> Option<NexusId> {
+        self.conns.get(&conn).and_then(Conn::nexus)
+    }
+
     /// Whether to receive more. What was received already may be given nevertheless. Ask after
     /// every step: it changes with answers too.
     pub fn wants_bytes(&self, conn: ConnNo) -> bool {

@@ -15,8 +15,11 @@ use crate::piece::Piece;
 #[derive(Clone, Debug)]
 pub enum Output {
     Send(Piece),
-    /// Which volumes are there? Answered by [`Connection::listed`].
-    List,
+    /// Which volumes are there? Asked for [`LIST_PAGE`](super::LIST_PAGE) names at a time; `from` is where the last
+    /// answer ended, and 0 for the first. Answered by [`Connection::listed`].
+    List {
+        from: usize,
+    },
     /// The client wants this volume: its name as it was sent, perhaps with a stage behind it.
     /// Answered by [`Connection::opened`].
     Open {
@@ -58,15 +61,18 @@ impl From<Export> for Opened {
 /// under way then is carried out and its answers have nobody to go to; an answer that still reaches
 /// a closed connection is ignored.
 ///
-/// Memory is bounded: what is under way, one payload that has not come whole, and what the owner
-/// brought with its last bytes. Replies are not: an owner stops receiving while too much of what it
-/// was given is not sent.
+/// Memory is bounded: what is under way, one payload that has not come whole, what the owner
+/// brought with its last bytes, and, as long as no volume is open, replies that are not sent
+/// ([`Connection::unsent`]). Replies to requests are not: an owner stops receiving while too much of
+/// what it was given is not sent.
 #[derive(Debug)]
 pub struct Connection {
     phase: Phase,
     stopping: bool,
     /// Bytes that came after the owner was told that none are wanted.
     unwanted: usize,
+    /// Bytes that came before their turn.
+    inbox: Inbox,
 }
 
 #[derive(Debug)]
@@ -88,7 +94,7 @@ impl Connection {
     /// Greets the client. The challenge is for this connection alone, and beyond guessing.
     pub fn new(challenge: Nonce, out: &mut Vec<Output>) -> Connection {
         let phase = Phase::Negotiation(Negotiation::new(challenge, out));
-        Connection { phase, stopping: false, unwanted: 0 }
+        Connection { phase, stopping: false, unwanted: 0, inbox: Inbox::default() }
     }
 
     /// Takes bytes that arrived, all of them; they may be any cut of the stream.
@@ -97,20 +103,75 @@ impl Connection {
         if self.unwanted > UNWANTED_MAX {
             return self.close(Some(ProtocolError::Flooded { max: UNWANTED_MAX }), out);
         }
-        self.take_in(bytes, buffers, out);
+        if let Phase::Negotiation(phase) = &mut self.phase {
+            phase.begin_turn();
+        }
+        if !self.inbox.is_empty() {
+            self.inbox.add(bytes);
+            return self.take_inbox(buffers, out);
+        }
+        let mut rest = bytes;
+        self.take_in(&mut rest, buffers, out);
+        self.inbox.add(rest);
     }
 
-    fn take_in(&mut self, mut bytes: &[u8], buffers: &mut dyn Buffers, out: &mut Vec<Output>) {
-        while !bytes.is_empty() {
+    /// Takes bytes until there are no more, or until the client has to wait for something.
+    fn take_in(&mut self, rest: &mut &[u8], buffers: &mut dyn Buffers, out: &mut Vec<Output>) {
+        while !rest.is_empty() {
             let step = match &mut self.phase {
-                Phase::Negotiation(phase) => phase.receive(&mut bytes, self.stopping, out),
-                Phase::Transmission(phase) => {
-                    phase.receive(&mut bytes, self.stopping, buffers, out)
+                Phase::Negotiation(phase) if !phase.may_go_on() => return,
+                Phase::Negotiation(phase) => phase.receive(rest, self.stopping, out),
+                Phase::Transmission(phase) => phase.receive(rest, self.stopping, buffers, out),
+                Phase::Closed => {
+                    *rest = &[];
+                    return;
                 }
-                Phase::Closed => return,
             };
             self.follow(step, out);
         }
+    }
+
+    fn take_inbox(&mut self, buffers: &mut dyn Buffers, out: &mut Vec<Output>) {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let mut rest = inbox.rest();
+        let before = rest.len();
+        self.take_in(&mut rest, buffers, out);
+        let used = before - rest.len();
+        inbox.used(used);
+        self.inbox = inbox;
+    }
+
+    /// So many bytes of what came out wait to be sent. An owner tells it before it brings bytes, and
+    /// when it has sent some.
+    pub fn unsent(&mut self, bytes: usize) {
+        if let Phase::Negotiation(phase) = &mut self.phase {
+            phase.unsent(bytes);
+        }
+    }
+
+    /// Whether [`Connection::go_on`] has something to do.
+    pub fn can_go_on(&self) -> bool {
+        match &self.phase {
+            Phase::Negotiation(phase) => {
+                phase.has_room() && (phase.owes_names() || !self.inbox.is_empty())
+            }
+            Phase::Transmission(_) | Phase::Closed => false,
+        }
+    }
+
+    /// Bytes that came and wait for their turn.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> &[u8] {
+        self.inbox.rest()
+    }
+
+    /// Goes on with what came before and had to wait for its turn.
+    pub fn go_on(&mut self, buffers: &mut dyn Buffers, out: &mut Vec<Output>) {
+        if let Phase::Negotiation(phase) = &mut self.phase {
+            phase.begin_turn();
+            phase.list_on(out);
+        }
+        self.take_inbox(buffers, out);
     }
 
     /// The rest of a write's payload that is under way: a socket may write straight into it. Empty
@@ -132,33 +193,36 @@ impl Connection {
         }
     }
 
-    /// Whether the owner should bring more. If not, a later answer changes it: there is an
-    /// unanswered question, or the connection is about to be closed.
+    /// Whether the owner should bring more. If not, something later changes it: an answer to a
+    /// question, replies that are sent, a turn to go on, or the connection is about to be closed.
     pub fn wants_bytes(&self) -> bool {
         match &self.phase {
-            Phase::Negotiation(phase) => phase.wants_bytes(),
+            Phase::Negotiation(phase) => {
+                phase.has_room() && !phase.owes_names() && self.inbox.is_empty()
+            }
             Phase::Transmission(phase) => phase.wants_bytes(),
             Phase::Closed => false,
         }
     }
 
-    pub fn listed(&mut self, names: &[String], out: &mut Vec<Output>) {
-        let kept = match &mut self.phase {
-            Phase::Negotiation(phase) => phase.listed(names, out),
+    /// Names of volumes, and where to go on if there may be more.
+    pub fn listed(&mut self, names: &[String], next: Option<usize>, out: &mut Vec<Output>) {
+        match &mut self.phase {
+            Phase::Negotiation(phase) => phase.listed(names, next, out),
             Phase::Transmission(_) => unreachable!("nobody asked for a list"),
             Phase::Closed => return,
         };
-        self.take_in(&kept, &mut OwnMemory, out);
+        self.take_inbox(&mut OwnMemory, out);
     }
 
     pub fn opened(&mut self, result: Result<Opened, OpenError>, out: &mut Vec<Output>) {
-        let (step, kept) = match &mut self.phase {
+        let step = match &mut self.phase {
             Phase::Negotiation(phase) => phase.opened(result, self.stopping, out),
             Phase::Transmission(_) => unreachable!("nobody asked for a volume"),
             Phase::Closed => return,
         };
         self.follow(step, out);
-        self.take_in(&kept, &mut OwnMemory, out);
+        self.take_inbox(&mut OwnMemory, out);
     }
 
     pub fn answered(&mut self, id: AskId, result: Result<Answer, AskError>, out: &mut Vec<Output>) {
@@ -206,7 +270,43 @@ impl Connection {
             return;
         }
         self.phase = Phase::Closed;
+        self.inbox = Inbox::default();
         out.push(Output::Close { reason });
+    }
+}
+
+/// Bytes that wait for their turn. They are read where they lie: none is moved more than once on
+/// average, however small the steps are.
+#[derive(Debug, Default)]
+struct Inbox {
+    bytes: Vec<u8>,
+    /// So many in front are used.
+    at: usize,
+}
+
+impl Inbox {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        if self.at > self.bytes.len() / 2 {
+            self.bytes.drain(..self.at);
+            self.at = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn used(&mut self, len: usize) {
+        self.at += len;
+        if self.is_empty() {
+            // A connection that serves has no use for the memory.
+            *self = Inbox::default();
+        }
     }
 }
 

@@ -57,6 +57,8 @@ struct Owner {
     is_closed: bool,
     /// Bytes of buffers that were taken and not written yet.
     taken: u64,
+    /// Bytes that the client has not read.
+    unsent: usize,
 }
 
 impl Driver {
@@ -72,6 +74,7 @@ impl Driver {
             opens: 0,
             is_closed: false,
             taken: 0,
+            unsent: 0,
         };
         let mut out = Vec::new();
         let connection = Connection::new([seed; 32], &mut out);
@@ -91,13 +94,24 @@ impl Driver {
                 _ if self.connection.wants_bytes() || self.owner.below(8) == 0 => {
                     self.bring_part(&mut stream);
                 }
+                _ if self.owner.is_asked() => self.answer(),
                 _ => {
-                    assert!(self.owner.is_asked(), "held back, and nothing will ever change it");
-                    self.answer();
+                    let waits = self.connection.can_go_on() || self.owner.unsent > 0;
+                    assert!(waits, "held back, and nothing will ever change it");
+                    self.go_on();
                 }
             }
             self.settle();
         }
+    }
+
+    /// The client reads everything, and the connection has its turn.
+    fn go_on(&mut self) {
+        self.owner.unsent = 0;
+        self.connection.unsent(0);
+        let mut out = std::mem::take(&mut self.owner.out);
+        self.connection.go_on(&mut self.owner, &mut out);
+        self.owner.out = out;
     }
 
     fn bring_part(&mut self, stream: &mut &[u8]) {
@@ -123,7 +137,9 @@ impl Driver {
         let mut out = std::mem::take(&mut owner.out);
         if owner.lists > 0 {
             owner.lists -= 1;
-            self.connection.listed(&["a".into(), "b".into()], &mut out);
+            // A list that goes on for a while.
+            let next = Some(owner.below(4)).filter(|next| *next > 0);
+            self.connection.listed(&["a".into(), "b".into()], next, &mut out);
         } else if owner.opens > 0 {
             owner.opens -= 1;
             let result = owner.open();
@@ -164,8 +180,11 @@ impl Owner {
         for output in std::mem::take(&mut self.out) {
             assert!(!self.is_closed, "{output:?} after the end");
             match output {
-                Output::Send(piece) => assert!(!piece.as_bytes().is_empty(), "nothing is sent"),
-                Output::List => self.lists += 1,
+                Output::Send(piece) => {
+                    assert!(!piece.as_bytes().is_empty(), "nothing is sent");
+                    self.unsent += piece.as_bytes().len();
+                }
+                Output::List { .. } => self.lists += 1,
                 Output::Open { name, by, .. } => {
                     assert!(name.len() <= 4096 && !name.contains('\0'));
                     if let Some(by) = by {

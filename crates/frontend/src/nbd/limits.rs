@@ -24,6 +24,16 @@ pub const PAYLOAD_UNDER_WAY_MAX: u64 = 2 * PAYLOAD_MAX as u64;
 /// already on their way. More is a client that is not held back, and memory without a bound.
 pub const UNWANTED_MAX: usize = 256 << 10;
 
+/// Replies of a negotiation that wait to be sent. While there are more, no further option is looked at:
+/// a client gets its answers as fast as it reads them. The longest answer but a list is some 4 KiB.
+pub const REPLIES_UNSENT_MAX: usize = 16 << 10;
+
+/// Options that are answered in one go, before the owner serves others.
+pub const OPTIONS_AT_ONCE: usize = 16;
+
+/// Names that the owner of a list is asked for at a time.
+pub const LIST_PAGE: usize = 64;
+
 /// Extents of one status reply. The protocol warns of more than 2^20; a client asks on from where a
 /// reply ends.
 pub const EXTENTS_MAX: usize = 1 << 16;

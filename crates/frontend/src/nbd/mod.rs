@@ -25,3 +25,4 @@ pub use connection::{Connection, Opened, Output};
 #[doc(hidden)]
 pub use drive::drive;
 pub use errors::{OptionRefusal, ProtocolError};
+pub use limits::LIST_PAGE;

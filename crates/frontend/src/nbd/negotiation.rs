@@ -8,7 +8,7 @@ use self::stranger::Stranger;
 use super::connection::{Opened, Output, Step};
 use super::errors::{OptionRefusal, ProtocolError};
 use super::hello::Nonce;
-use super::limits::OPTION_MAX;
+use super::limits::{OPTION_MAX, OPTIONS_AT_ONCE, REPLIES_UNSENT_MAX};
 use super::session::{Heads, Session, Style};
 use super::stream::{Head, split_off};
 use super::wire::{
@@ -27,6 +27,10 @@ pub struct Negotiation {
     /// The export that the client chose `base:allocation` for.
     allocation_of: Option<String>,
     client: Stranger,
+    /// Bytes of replies that wait to be sent, as far as is known.
+    unsent: usize,
+    /// Options and pages of a list that may still be answered in this turn.
+    turn_left: usize,
 }
 
 /// What the next bytes are.
@@ -45,10 +49,11 @@ enum Incoming {
         option: u32,
         left: usize,
     },
-    /// Clients should wait for the answer to an option. What comes earlier is kept until then.
-    Asked {
-        question: Asked,
-        kept: Vec<u8>,
+    /// Nothing: clients should wait for the answer to an option, and what comes earlier has to.
+    Asked(Asked),
+    /// Nothing: the rest of a list is to be asked for first, from there on.
+    Listing {
+        from: usize,
     },
 }
 
@@ -68,19 +73,57 @@ enum Opening {
 
 impl Negotiation {
     pub fn new(challenge: Nonce, out: &mut Vec<Output>) -> Negotiation {
-        out.push(send(replies::greeting()));
+        out.push(Output::Send(Piece::Bytes(replies::greeting())));
         Negotiation {
             incoming: Incoming::ClientFlags(Head::default()),
             pads: true,
             style: Style::Simple,
             allocation_of: None,
             client: Stranger::new(challenge),
+            unsent: 0,
+            turn_left: OPTIONS_AT_ONCE,
         }
     }
 
-    /// Uses all of the input, unless it ends the connection.
+    /// The owner has time for so many options.
+    pub fn begin_turn(&mut self) {
+        self.turn_left = OPTIONS_AT_ONCE;
+    }
+
+    pub fn unsent(&mut self, bytes: usize) {
+        self.unsent = bytes;
+    }
+
+    /// Whether nothing but the owner's time keeps the next option from being answered.
+    pub fn has_room(&self) -> bool {
+        !matches!(self.incoming, Incoming::Asked(_)) && self.unsent <= REPLIES_UNSENT_MAX
+    }
+
+    /// Whether the next bytes may be looked at.
+    pub fn may_go_on(&self) -> bool {
+        self.has_room() && !self.owes_names() && self.turn_left > 0
+    }
+
+    /// Whether the rest of a list has to be asked for.
+    pub fn owes_names(&self) -> bool {
+        matches!(self.incoming, Incoming::Listing { .. })
+    }
+
+    /// Asks for more of a list, if that is next and may be.
+    pub fn list_on(&mut self, out: &mut Vec<Output>) {
+        if let Incoming::Listing { from } = self.incoming
+            && self.has_room()
+            && self.turn_left > 0
+        {
+            self.turn_left -= 1;
+            out.push(Output::List { from });
+            self.await_answer(Asked::List);
+        }
+    }
+
+    /// Uses all of the input, unless it ends the connection or the client has to wait.
     pub fn receive(&mut self, input: &mut &[u8], stopping: bool, out: &mut Vec<Output>) -> Step {
-        while !input.is_empty() {
+        while !input.is_empty() && self.may_go_on() {
             let step = match &mut self.incoming {
                 Incoming::ClientFlags(head) => {
                     let flags = head.take(CLIENT_FLAGS_LEN, input, |head| u32_at(head, 0));
@@ -107,9 +150,8 @@ impl Negotiation {
                     let option = *option;
                     self.refuse(option, &OptionRefusal::too_long(), out)
                 }
-                Incoming::Asked { kept, .. } => {
-                    kept.extend(std::mem::take(input));
-                    Step::Continue
+                Incoming::Asked(_) | Incoming::Listing { .. } => {
+                    unreachable!("an option that waits keeps its client from going on")
                 }
             };
             if !matches!(step, Step::Continue) {
@@ -154,9 +196,10 @@ impl Negotiation {
 
     /// An option with all of its text.
     fn handle(&mut self, option: u32, text: &[u8], stopping: bool, out: &mut Vec<Output>) -> Step {
+        self.turn_left -= 1;
         match option {
             option::ABORT => {
-                out.push(send(replies::ack(option)));
+                self.send(replies::ack(option), out);
                 Step::Close(None)
             }
             option::EXPORT_NAME => self.export_name(text, stopping, out),
@@ -177,7 +220,7 @@ impl Negotiation {
         match option {
             option::LIST => {
                 without_text(text)?;
-                out.push(Output::List);
+                out.push(Output::List { from: 0 });
                 Ok(self.await_answer(Asked::List))
             }
             option::INFO | option::GO => {
@@ -190,12 +233,12 @@ impl Negotiation {
             }
             option::HELLO => {
                 let challenge = self.client.hello(text)?;
-                out.push(send(replies::challenge(&challenge)));
+                self.send(replies::challenge(&challenge), out);
                 Ok(self.next_option())
             }
             option::PROVE => {
                 self.client.prove(text)?;
-                out.push(send(replies::ack(option)));
+                self.send(replies::ack(option), out);
                 Ok(self.next_option())
             }
             option::STRUCTURED_REPLY => {
@@ -225,7 +268,7 @@ impl Negotiation {
 
     fn speak(&mut self, option: u32, heads: Heads, out: &mut Vec<Output>) -> Step {
         self.style = Style::Chunked(heads);
-        out.push(send(replies::ack(option)));
+        self.send(replies::ack(option), out);
         self.next_option()
     }
 
@@ -253,7 +296,7 @@ impl Negotiation {
         if sets && found {
             self.allocation_of = Some(question.name);
         }
-        out.push(send(replies::contexts(option, found.then_some(id))));
+        self.send(replies::contexts(option, found.then_some(id)), out);
         Ok(self.next_option())
     }
 
@@ -283,12 +326,12 @@ impl Negotiation {
     }
 
     fn await_answer(&mut self, question: Asked) -> Step {
-        self.incoming = Incoming::Asked { question, kept: Vec::new() };
+        self.incoming = Incoming::Asked(question);
         Step::Continue
     }
 
     fn refuse(&mut self, option: u32, refusal: &OptionRefusal, out: &mut Vec<Output>) -> Step {
-        out.push(send(replies::refusal(option, refusal)));
+        self.send(replies::refusal(option, refusal), out);
         self.next_option()
     }
 
@@ -297,26 +340,27 @@ impl Negotiation {
         Step::Continue
     }
 
-    /// Gives back what came in the meantime.
-    pub fn listed(&mut self, names: &[String], out: &mut Vec<Output>) -> Vec<u8> {
-        let (question, kept) = self.asked();
+    pub fn listed(&mut self, names: &[String], next: Option<usize>, out: &mut Vec<Output>) {
+        let question = self.asked();
         assert!(matches!(question, Asked::List), "a list answers {question:?}");
-        out.push(send(replies::list(names)));
-        kept
+        self.send(replies::list(names, next.is_none()), out);
+        if let Some(from) = next {
+            self.incoming = Incoming::Listing { from };
+            self.list_on(out);
+        }
     }
 
-    /// Gives back what came in the meantime.
     pub fn opened(
         &mut self,
         result: Result<Opened, OpenError>,
         stopping: bool,
         out: &mut Vec<Output>,
-    ) -> (Step, Vec<u8>) {
-        let (question, kept) = self.asked();
+    ) -> Step {
+        let question = self.asked();
         let Asked::Open { name, how } = question else {
             unreachable!("a volume answers {question:?}");
         };
-        (self.open(name, how, result, stopping, out), kept)
+        self.open(name, how, result, stopping, out)
     }
 
     fn open(
@@ -343,7 +387,7 @@ impl Negotiation {
             }
         };
         let session = self.session(&name, &opened.export);
-        out.push(send(replies::export(option, wanted, &opened, &session)));
+        self.send(replies::export(option, wanted, &opened, &session), out);
         match how {
             Opening::Go(_) => Step::Serve(session),
             Opening::Info(_) | Opening::ExportName => Step::Continue,
@@ -361,7 +405,7 @@ impl Negotiation {
             Ok(_) if stopping => Step::Close(Some(ProtocolError::ShuttingDown)),
             Ok(opened) => {
                 let session = self.session(&name, &opened.export);
-                out.push(send(replies::named_export(&session, self.pads)));
+                self.send(replies::named_export(&session, self.pads), out);
                 Step::Serve(session)
             }
             Err(reason) => Step::Close(Some(ProtocolError::Refused { name, reason })),
@@ -377,15 +421,18 @@ impl Negotiation {
         }
     }
 
-    fn asked(&mut self) -> (Asked, Vec<u8>) {
+    fn asked(&mut self) -> Asked {
         match std::mem::replace(&mut self.incoming, Incoming::Option(Head::default())) {
-            Incoming::Asked { question, kept } => (question, kept),
+            Incoming::Asked(question) => question,
             other => unreachable!("nothing was asked: {other:?}"),
         }
     }
 
-    pub fn wants_bytes(&self) -> bool {
-        !matches!(self.incoming, Incoming::Asked { .. })
+    fn send(&mut self, reply: Vec<u8>, out: &mut Vec<Output>) {
+        if !reply.is_empty() {
+            self.unsent += reply.len();
+            out.push(Output::Send(Piece::Bytes(reply)));
+        }
     }
 }
 
@@ -394,8 +441,4 @@ fn without_text(text: &[u8]) -> Result<(), OptionRefusal> {
         [] => Ok(()),
         _ => Err(OptionRefusal::invalid("this option takes no data")),
     }
-}
-
-fn send(reply: Vec<u8>) -> Output {
-    Output::Send(Piece::Bytes(reply))
 }

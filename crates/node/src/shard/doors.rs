@@ -35,6 +35,20 @@ const ACCEPTS: usize = 1000;
 /// time. They are counted when something comes: who says nothing takes nothing from those who do.
 const HANDSHAKES: usize = 128;
 
+/// Reads of connections that have no session, between two ticks: their work has its share of the time,
+/// however many there are and whatever they ask. A login takes three to six.
+const STRANGER_READS: usize = 512;
+
+/// The same before others get their turn. Each answers [`STRANGER_BYTES`] of requests.
+const STRANGER_READS_AT_ONCE: usize = 16;
+
+/// Bytes that are read at once from a connection that has no session.
+pub const STRANGER_BYTES: usize = 1 << 10;
+
+/// Bytes that may wait to be sent to a connection that has no session, before it is not read from any
+/// more: several of the longest answers of 8 KiB.
+pub const STRANGER_UNSENT_MAX: usize = 32 << 10;
+
 /// Connections that are accepted before others get their turn.
 const AT_ONCE: usize = 32;
 
@@ -68,6 +82,42 @@ pub struct Handshakes {
     pub left: usize,
     /// Lines that want to begin one; those who came first are first.
     pub postponed: Vec<usize>,
+}
+
+/// Reads from connections that have no session.
+#[derive(Debug, Default)]
+pub struct Strangers {
+    /// So many until the next tick.
+    left: usize,
+    /// So many in this turn.
+    turn_left: usize,
+    /// Lines that have to wait; they are marked as readable all the time.
+    postponed: Vec<usize>,
+}
+
+impl Strangers {
+    /// Whether a connection may be read from now. If not, it has its turn later.
+    pub fn may_read(&mut self, at: usize) -> bool {
+        if self.left == 0 || self.turn_left == 0 {
+            self.postponed.push(at);
+            return false;
+        }
+        self.left -= 1;
+        self.turn_left -= 1;
+        true
+    }
+
+    pub fn begin_turn(&mut self, readable: &mut Vec<usize>) {
+        self.turn_left = STRANGER_READS_AT_ONCE;
+        if self.left > 0 {
+            readable.append(&mut self.postponed);
+        }
+    }
+
+    /// Whether some wait for nothing but the next turn.
+    pub fn have_work(&self) -> bool {
+        self.left > 0 && !self.postponed.is_empty()
+    }
 }
 
 #[derive(Debug)]
@@ -231,6 +281,7 @@ impl Shard {
     pub(super) fn tick_doors(&mut self) {
         self.doors.iter_mut().for_each(|door| door.left = ACCEPTS);
         self.handshakes.left = HANDSHAKES;
+        self.strangers.left = STRANGER_READS;
         // They are marked as readable all the time: nobody else put them there.
         self.readable.append(&mut self.handshakes.postponed);
         let (lines, iscsi) = (&self.lines, &self.iscsi);

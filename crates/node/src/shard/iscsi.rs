@@ -85,6 +85,11 @@ impl Iscsi {
         self.portal.is_unproved(conn)
     }
 
+    /// Whether it is not logged in at a volume.
+    pub fn has_no_session(&self, conn: ConnNo) -> bool {
+        self.portal.nexus(conn).is_none()
+    }
+
     pub fn wants_bytes(&self, conn: ConnNo) -> bool {
         self.portal.wants_bytes(conn)
     }

@@ -9,7 +9,7 @@ use mio::event::Event as PollEvent;
 use replication::words::Moment;
 use tracing::debug;
 
-use super::doors::Whom;
+use super::doors::{STRANGER_BYTES, STRANGER_UNSENT_MAX, Whom};
 use super::iscsi::Iscsi;
 use super::nbd::NbdLine;
 use super::peers::{Incoming, Outgoing, Stage};
@@ -111,6 +111,7 @@ impl Shard {
     /// Takes what arrived, a fair share of each line.
     pub(super) fn read_lines(&mut self) {
         let spare = std::mem::take(&mut self.spare);
+        self.strangers.begin_turn(&mut self.readable);
         let mut readable = std::mem::replace(&mut self.readable, spare);
         for at in readable.drain(..) {
             let Some(line) = self.lines.get_mut(at) else { continue };
@@ -132,6 +133,15 @@ impl Shard {
     /// Whether there may be more.
     fn read_line(&mut self, at: usize) -> bool {
         let Some(line) = self.lines.get_mut(at) else { return false };
+        let is_stranger = line.is_stranger(&self.iscsi);
+        if is_stranger && !self.strangers.may_read(at) {
+            line.readable = true;
+            return false;
+        }
+        if line.can_go_on() {
+            self.with_nbd(at, |shard, nbd| shard.nbd_goes_on(nbd));
+            return true;
+        }
         if !line.wants_bytes(&self.iscsi) {
             line.paused = true;
             return false;
@@ -148,7 +158,8 @@ impl Shard {
             Role::Iscsi(conn) => self.iscsi.landing(*conn),
             other => other.landing(),
         };
-        let read = line.socket.read(landing, &mut scratch);
+        let room = if is_stranger { STRANGER_BYTES } else { scratch.len() };
+        let read = line.socket.read(landing, &mut scratch[..room]);
         if proves && line.socket.is_begun() {
             self.handshakes.left -= 1;
         }
@@ -173,6 +184,8 @@ impl Shard {
         };
         self.scratch = scratch;
         self.put_back(at, role);
+        // It may have more to do with what came than it may do at once.
+        let more = more || self.lines.get_mut(at).is_some_and(Line::can_go_on);
         // A handshake answers without its owner.
         self.mark_unsent(at);
         more
@@ -272,7 +285,7 @@ impl Shard {
     /// Reads on where that was paused, if there is room again.
     pub(super) fn go_on_reading(&mut self, at: usize) {
         let Some(line) = self.lines.get_mut(at) else { return };
-        if line.paused && line.wants_bytes(&self.iscsi) {
+        if line.can_go_on() || line.paused && line.wants_bytes(&self.iscsi) {
             line.paused = false;
             self.mark_readable(at);
         }
@@ -314,8 +327,26 @@ impl Shard {
 }
 
 impl Line {
+    /// Whether it is a client that has no session: nobody knows who it is, or nobody has to.
+    fn is_stranger(&self, iscsi: &Iscsi) -> bool {
+        match &self.role {
+            Role::Nbd(nbd) => !nbd.is_open(),
+            Role::Iscsi(conn) => iscsi.has_no_session(*conn),
+            Role::Incoming(_) | Role::Outgoing(_) | Role::Busy => false,
+        }
+    }
+
+    /// Whether there is something to be done for it with what came before.
+    fn can_go_on(&mut self) -> bool {
+        let Role::Nbd(nbd) = &mut self.role else { return false };
+        nbd.machine.unsent(self.socket.queued());
+        nbd.machine.can_go_on()
+    }
+
     fn wants_bytes(&self, iscsi: &Iscsi) -> bool {
-        let room = self.socket.queued() < UNSENT_MAX;
+        let is_stranger = self.is_stranger(iscsi);
+        let unsent_max = if is_stranger { STRANGER_UNSENT_MAX } else { UNSENT_MAX };
+        let room = self.socket.queued() < unsent_max;
         match &self.role {
             Role::Nbd(nbd) => room && nbd.machine.wants_bytes(),
             Role::Iscsi(conn) => room && iscsi.wants_bytes(*conn),

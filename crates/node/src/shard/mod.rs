@@ -43,7 +43,7 @@ use slab::Slab;
 use crate::clock::Clock;
 use crate::complaints::Complaints;
 use crate::records::NodeBook;
-use doors::{Door, Handshakes};
+use doors::{Door, Handshakes, Strangers};
 use iscsi::Iscsi;
 use lines::{Line, Role};
 use pools::PoolRun;
@@ -111,6 +111,7 @@ pub struct Shard {
     lines: Slab<Line>,
     unproved: Unproved,
     handshakes: Handshakes,
+    strangers: Strangers,
     complaints: Complaints,
     iscsi: Iscsi,
     /// Lines that may have more to read than was taken.
@@ -159,6 +160,7 @@ impl Shard {
             lines: Slab::new(),
             unproved: Unproved::default(),
             handshakes: Handshakes::default(),
+            strangers: Strangers::default(),
             complaints: Complaints::default(),
             iscsi: Iscsi::default(),
             readable: Vec::new(),
@@ -212,7 +214,8 @@ impl Shard {
         let more = !self.unsent.is_empty()
             || self.volumes.has_awake()
             || self.pools.iter().any(|pool| pool.asked || pool.is_ready());
-        if more || !self.readable.is_empty() || self.somebody_waits() {
+        let reads_on = !self.readable.is_empty() || self.strangers.have_work();
+        if more || reads_on || self.somebody_waits() {
             return polled(self.poll.poll(events, Some(Duration::ZERO)));
         }
         let begun = Instant::now();

@@ -4,7 +4,7 @@ use std::io;
 use block::ByteLen;
 use frontend::export::{Export, OpenError, split_stage};
 use frontend::nbd::hello::{Hello, Introduction};
-use frontend::nbd::{Connection, Opened, Output};
+use frontend::nbd::{Connection, LIST_PAGE, Opened, Output};
 use frontend::scsi::words::Rights;
 use replication::client::Answer;
 use replication::client::{ConnectionId, IoError, Login, LoginError, RequestId};
@@ -81,15 +81,23 @@ impl Shard {
         self.carry_nbd(at, nbd);
     }
 
+    /// Goes on with what a client sent before.
+    pub(super) fn nbd_goes_on(&mut self, nbd: &mut NbdLine) {
+        let volume = nbd.open.map(|open| open.volume);
+        let pool = self.payload_pool(volume);
+        let payloads = &mut Payloads(pool.map(|pool| &mut self.pools[pool].host));
+        nbd.machine.go_on(payloads, &mut nbd.out);
+    }
+
     fn carry_nbd(&mut self, at: usize, nbd: &mut NbdLine) {
         let mut out = std::mem::take(&mut nbd.out);
         loop {
             for output in out.drain(..) {
                 match output {
                     Output::Send(piece) => self.send_piece(at, piece),
-                    Output::List => {
-                        let names = self.served_names();
-                        nbd.machine.listed(&names, &mut nbd.out);
+                    Output::List { from } => {
+                        let (names, next) = self.names_from(from);
+                        nbd.machine.listed(&names, next, &mut nbd.out);
                     }
                     Output::Open { name, for_use, by } => {
                         self.open_nbd(at, nbd, &name, for_use, by.as_deref());
@@ -133,6 +141,15 @@ impl Shard {
     pub(super) fn served_names(&self) -> Vec<String> {
         let targets = self.volumes.iter().filter_map(|(_, run)| run.target.as_ref());
         targets.map(|target| target.record.name.clone()).collect()
+    }
+
+    /// Some names of served volumes from a place in the list on, and the place behind them.
+    fn names_from(&self, from: usize) -> (Vec<String>, Option<usize>) {
+        let served = self.volumes.iter().enumerate().skip(from);
+        let mut served =
+            served.filter_map(|(at, (_, run))| Some((at, &run.target.as_ref()?.record.name)));
+        let names = served.by_ref().take(LIST_PAGE).map(|(_, name)| name.clone()).collect();
+        (names, served.next().map(|(at, _)| at))
     }
 
     pub(super) fn export_of(&self, volume: VolumeNo) -> Option<Export> {
@@ -262,7 +279,7 @@ impl Shard {
         if served.next().is_some() { None } else { first }
     }
 
-    fn with_nbd(&mut self, at: usize, act: impl FnOnce(&mut Shard, &mut NbdLine)) {
+    pub(super) fn with_nbd(&mut self, at: usize, act: impl FnOnce(&mut Shard, &mut NbdLine)) {
         let Some(line) = self.lines.get_mut(at) else { return };
         match std::mem::replace(&mut line.role, Role::Busy) {
             Role::Nbd(mut nbd) => {

@@ -43,14 +43,17 @@ pub fn refusal(option: u32, refusal: &OptionRefusal) -> Vec<u8> {
     replies
 }
 
-pub fn list(names: &[String]) -> Vec<u8> {
+/// A part of a list, and its end if nothing follows.
+pub fn list(names: &[String], is_last: bool) -> Vec<u8> {
     let mut replies = Vec::new();
     for name in names {
         let len = u32::try_from(name.len()).expect("the name of a volume is short");
         let data = [&len.to_be_bytes(), name.as_bytes()].concat();
         push(&mut replies, option::LIST, option_reply::SERVER, &data);
     }
-    push(&mut replies, option::LIST, option_reply::ACK, &[]);
+    if is_last {
+        push(&mut replies, option::LIST, option_reply::ACK, &[]);
+    }
     replies
 }
 

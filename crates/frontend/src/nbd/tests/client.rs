@@ -96,7 +96,7 @@ impl Client {
                     }
                     _ => Heard::Sent(piece.as_bytes().to_vec()),
                 },
-                Output::List => Heard::List,
+                Output::List { .. } => Heard::List,
                 Output::Open { name, for_use, by: None } => Heard::Open(name, for_use),
                 Output::Open { name, for_use, by: Some(by) } => Heard::OpenBy(name, for_use, by),
                 Output::Ask { id, ask } => {

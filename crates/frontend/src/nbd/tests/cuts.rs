@@ -66,7 +66,7 @@ fn life(stream: &[u8], mut cut: impl FnMut(usize) -> (usize, bool)) -> Vec<Heard
         heard.extend(client.heard());
         // At once, so that the order does not depend on the cuts.
         match heard.last() {
-            Some(Heard::List) => client.connection.listed(&["disk".into()], &mut client.out),
+            Some(Heard::List) => client.connection.listed(&["disk".into()], None, &mut client.out),
             Some(Heard::Open(..) | Heard::OpenBy(..)) => client.opened(Ok(export())),
             _ if rest.is_empty() => break,
             _ => {

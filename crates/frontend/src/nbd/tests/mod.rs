@@ -9,3 +9,4 @@ mod opening;
 mod options;
 mod pressure;
 mod replies;
+mod strangers;

@@ -193,7 +193,7 @@ fn what_comes_before_an_answer_is_kept() {
     ];
     client.send(&stream.concat());
     assert_eq!(client.heard(), [Heard::List]);
-    client.connection.listed(&[], &mut client.out);
+    client.connection.listed(&[], None, &mut client.out);
     assert!(matches!(client.heard()[..], [Heard::Sent(_), Heard::Open(_, false)]));
     client.opened(Err(OpenError::Unknown));
     assert!(matches!(client.heard()[..], [Heard::Sent(_), Heard::Open(_, true)]));
@@ -221,6 +221,6 @@ fn what_is_kept_before_an_answer_has_a_bound() {
     }
     client.send(&[0]);
     assert_eq!(client.closed(), Some(ProtocolError::Flooded { max: 256 << 10 }));
-    client.connection.listed(&["late".into()], &mut client.out);
+    client.connection.listed(&["late".into()], None, &mut client.out);
     assert!(client.heard().is_empty());
 }

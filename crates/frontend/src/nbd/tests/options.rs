@@ -51,7 +51,7 @@ fn the_list_has_every_name() {
     client.send(&option(3, &[]));
     assert_eq!(client.heard(), [Heard::List]);
     assert!(!client.connection.wants_bytes());
-    client.connection.listed(&["a".into(), "längst".into()], &mut client.out);
+    client.connection.listed(&["a".into(), "längst".into()], None, &mut client.out);
     let expected = [
         option_reply(3, 2, &sized(b"a")),
         option_reply(3, 2, &sized("längst".as_bytes())),
@@ -61,7 +61,7 @@ fn the_list_has_every_name() {
     assert!(client.connection.wants_bytes());
     client.send(&option(3, &[]));
     client.heard();
-    client.connection.listed(&[], &mut client.out);
+    client.connection.listed(&[], None, &mut client.out);
     assert_eq!(client.sent(), option_reply(3, 1, &[]));
 }
 

@@ -1,5 +1,5 @@
 //! Protects from floods that lock others out. Time is what the tests say it is.
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -133,6 +133,44 @@ fn read(shard: &mut Shard) {
     places.into_iter().for_each(|at| shard.mark_readable(at));
     shard.read_lines();
     shard.send_lines();
+}
+
+/// Protects from memory for answers to questions of whoever comes along: a client asks and does not read.
+#[test]
+fn who_has_proved_nothing_has_few_answers_waiting() {
+    let unknown_option = [&b"IHAVEOPT"[..], &77u32.to_be_bytes(), &0u32.to_be_bytes()].concat();
+    let login = iscsi_login_that_goes_on();
+    for (service, first, question) in
+        [(Service::Nbd, vec![0, 0, 0, 3], unknown_option), (Service::Iscsi, Vec::new(), login)]
+    {
+        let mut shard = shard();
+        let mut client = connect(listening(&mut shard, service));
+        let_in(&mut shard);
+        client.write_all(&first).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let questions = question.repeat(1000);
+        let (mut sent, mut idle) = (0, 0);
+        while idle < 200 && sent < 64 << 20 {
+            idle += 1;
+            while let Ok(len @ 1..) = client.write(&questions[sent % question.len()..]) {
+                sent += len;
+                idle = 0;
+            }
+            shard.tick_doors();
+            read(&mut shard);
+            let queued: usize = shard.lines.iter().map(|(_, line)| line.socket.queued()).sum();
+            let most = STRANGER_UNSENT_MAX + (64 << 10);
+            assert!(queued <= most, "{service:?}: {queued} bytes wait for a client");
+        }
+        assert!(sent < 64 << 20, "{service:?}: {sent} bytes of questions were taken");
+    }
+}
+
+/// A part of a login that says that more of it follows, and is answered with a head each time.
+fn iscsi_login_that_goes_on() -> Vec<u8> {
+    let mut head = vec![0; 48];
+    (head[0], head[1]) = (0x43, 0x44);
+    head
 }
 
 /// Protects peers from being kept out by those who never begin a handshake, and the loop from those who do.
