@@ -36,6 +36,8 @@ pub enum OpenError {
     UnflushedWritesLost,
     #[error("the volume was detached from this machine since this stage; stage the volume anew")]
     OldStage,
+    #[error("{what} has as many connections as it may have ({max}): close some of them")]
+    TooMany { what: &'static str, max: usize },
     #[error("a newer connection of this client is known")]
     OlderConnection,
 }

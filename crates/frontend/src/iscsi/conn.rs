@@ -47,9 +47,13 @@ pub enum Phase {
 pub struct Conn {
     pub phase: Phase,
     portal: String,
+    /// Where the initiator is.
+    pub peer: String,
     line: Line,
     receiver: Receiver,
     heard: Duration,
+    /// When the present phase began.
+    since: Duration,
 }
 
 /// What a step through the bytes came to.
@@ -60,13 +64,15 @@ enum Progress {
 }
 
 impl Conn {
-    pub fn new(conn: ConnNo, portal: String, now: Duration, limits: &Limits) -> Conn {
+    pub fn new(conn: ConnNo, portal: String, peer: String, now: Duration, limits: &Limits) -> Conn {
         Conn {
             phase: Phase::Login(Box::new(Login::new(now + limits.login_time_max))),
             portal,
+            peer,
             line: Line::new(conn),
             receiver: Receiver::new(false, false),
             heard: now,
+            since: now,
         }
     }
 
@@ -77,6 +83,25 @@ impl Conn {
                 login.entering().and_then(|(_, session)| session).map(|session| NexusId(session.0))
             }
             Phase::Full(session) => session.nexus(),
+        }
+    }
+
+    /// Whether it is a discovery session.
+    pub fn is_discovery(&self) -> bool {
+        matches!(&self.phase, Phase::Full(session) if session.nexus().is_none())
+    }
+
+    /// The target at which it has a session, or is about to.
+    pub fn target(&self) -> Option<&str> {
+        match &self.phase {
+            Phase::Login(login) => match &login.entering()?.0.kind {
+                Kind::Discovery => None,
+                Kind::Normal { target } => Some(target),
+            },
+            Phase::Full(session) => match &session.identity {
+                Identity::Discovery => None,
+                Identity::Normal { target, .. } => Some(target),
+            },
         }
     }
 
@@ -291,6 +316,7 @@ impl Conn {
         self.receiver = Receiver::new(params.header_digest, params.data_digest);
         let session = Session::new(identity, tsih, who.cid, params, cmd_sn, env.limits);
         self.phase = Phase::Full(Box::new(session));
+        self.since = env.now;
     }
 
     /// Does something with the session, if there is one.
@@ -333,6 +359,12 @@ impl Conn {
         match &mut self.phase {
             Phase::Login(login) if env.now >= login.deadline => Err(CloseReason::LoginTimeout),
             Phase::Login(_) => Ok(Flow::Continue),
+            Phase::Full(session)
+                if session.nexus().is_none()
+                    && env.now >= self.since + env.limits.discovery_time_max =>
+            {
+                Err(CloseReason::DiscoveryTimeout)
+            }
             Phase::Full(session) => {
                 session.tick(&mut env.with(&mut self.line), self.heard)?;
                 Ok(Flow::Continue)

@@ -57,7 +57,11 @@ pub fn drive(bytes: &[u8]) {
         options,
         late: VecDeque::new(),
     };
-    driven.event(Event::Accepted { conn: CONN, portal: "192.0.2.1:3260".into() });
+    driven.event(Event::Accepted {
+        conn: CONN,
+        portal: "192.0.2.1:3260".into(),
+        peer: "192.0.2.9".into(),
+    });
     let keys = match options & 3 {
         0 => None,
         1 => Some([NAMES, b"SessionType=Discovery\0"].concat()),
@@ -146,7 +150,7 @@ impl Driven {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Send { .. } | Output::Close { .. } => {}
-            Output::List { conn } => {
+            Output::List { conn, .. } => {
                 let portals = vec!["192.0.2.1:3260".into()];
                 let targets = vec![TargetRecord { iqn: "iqn.b".into(), portals }; 9];
                 self.event(Event::Listed { conn, targets });

@@ -14,6 +14,10 @@ pub enum CloseReason {
     LoginTimeout,
     #[error("nothing was heard for too long")]
     Silent,
+    #[error("a discovery session took too long")]
+    DiscoveryTimeout,
+    #[error("too many discovery sessions are open, and this is the oldest of its address")]
+    DiscoveryCrowded,
     #[error("the same initiator port logged in anew")]
     Replaced,
     #[error("the target is going away, and the initiator did not log out")]
@@ -153,6 +157,10 @@ pub enum LoginError {
     NoReinstatement,
     #[error("too many sessions are open")]
     TooManySessions,
+    #[error("too many sessions are open at the target: at most {max}")]
+    TooManyAtTarget { max: usize },
+    #[error("too many sessions are open from the initiator's address: at most {max}")]
+    TooManyFromAddress { max: usize },
     #[error("the target is going away")]
     Draining,
     #[error(transparent)]
@@ -184,13 +192,16 @@ impl LoginError {
             LoginError::NoReinstatement => [2, 0x08],
             LoginError::NoSuchSession { .. } => [2, 0x0a],
             LoginError::Draining => [3, 0x01],
-            LoginError::TooManySessions => [3, 0x02],
+            LoginError::TooManySessions
+            | LoginError::TooManyAtTarget { .. }
+            | LoginError::TooManyFromAddress { .. } => [3, 0x02],
             LoginError::Target(error) => match error {
                 OpenError::Denied | OpenError::Unnamed | OpenError::OlderConnection => [2, 0x02],
                 OpenError::Unknown => [2, 0x03],
                 // Gone for good: what comes back is another stage.
                 OpenError::UnflushedWritesLost | OpenError::OldStage => [2, 0x04],
                 OpenError::NotReady { .. } => [3, 0x01],
+                OpenError::TooMany { .. } => [3, 0x02],
             },
         }
     }

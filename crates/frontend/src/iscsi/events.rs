@@ -70,8 +70,8 @@ pub struct TargetRecord {
 
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// `portal` is the address with port under which clients reach us.
-    Accepted { conn: ConnNo, portal: String },
+    /// `portal` is the address with port under which clients reach us, `peer` the client's without one.
+    Accepted { conn: ConnNo, portal: String, peer: String },
     /// Any cut of the stream.
     Received { conn: ConnNo, bytes: &'a [u8] },
     /// So many bytes of the stream were put into the front of what `landing` gave, just now.
@@ -110,8 +110,10 @@ pub enum Output {
         conn: ConnNo,
         reason: Option<CloseReason>,
     },
+    /// Which targets are there? Or, with a name, is there this one: it may carry a stage.
     List {
         conn: ConnNo,
+        name: Option<String>,
     },
     /// The name is as it was sent: it may carry a stage.
     Find {

@@ -18,8 +18,20 @@ pub struct Limits {
     pub silence_max: Duration,
     /// What a session is given to log out when its target goes away.
     pub drain_grace: Duration,
-    /// Sessions, discovery included.
+    /// Sessions at targets.
     pub sessions_max: usize,
+    /// Sessions at one target.
+    pub target_sessions_max: usize,
+    /// Sessions at targets from one address: fewer than there may be, so that no initiator keeps the
+    /// others out.
+    pub address_sessions_max: usize,
+    /// Discovery sessions, which anybody may have. When there are more, the oldest one of the address that
+    /// has most of them ends.
+    pub discovery_max: usize,
+    /// A discovery session ends after so long. Asking for all targets takes a moment.
+    pub discovery_time_max: Duration,
+    /// How often a discovery session may ask for targets. Initiators ask once.
+    pub discovery_lists_max: u32,
     /// The longest data segment that we take: our `MaxRecvDataSegmentLength`.
     pub segment_max: u32,
     /// The longest transfer of a command: the buffer of a write is taken as one.
@@ -68,6 +80,11 @@ impl Default for Limits {
             silence_max: Duration::from_secs(60),
             drain_grace: Duration::from_secs(10),
             sessions_max: 1024,
+            target_sessions_max: 128,
+            address_sessions_max: 512,
+            discovery_max: 64,
+            discovery_time_max: Duration::from_secs(15),
+            discovery_lists_max: 16,
             segment_max: 256 * KIB,
             transfer_max: 16 * MIB,
             burst_max: MIB,

@@ -62,7 +62,7 @@ impl Portal {
     ) {
         let lent = &mut Lent { now, buffers, out };
         match event {
-            Event::Accepted { conn, portal } => self.accept(lent, conn, portal),
+            Event::Accepted { conn, portal, peer } => self.accept(lent, conn, portal, peer),
             Event::Received { conn, bytes } => {
                 self.on(lent, conn, |conn, env| conn.received(env, bytes));
             }
@@ -120,8 +120,8 @@ impl Portal {
         self.conns.get(&conn).is_some_and(Conn::wants_bytes)
     }
 
-    fn accept(&mut self, lent: &mut Lent<'_>, conn: ConnNo, portal: String) {
-        self.conns.insert(conn, Conn::new(conn, portal, lent.now, &self.limits));
+    fn accept(&mut self, lent: &mut Lent<'_>, conn: ConnNo, portal: String, peer: String) {
+        self.conns.insert(conn, Conn::new(conn, portal, peer, lent.now, &self.limits));
     }
 
     /// Does something on a connection, and what follows from it.
@@ -172,13 +172,16 @@ impl Portal {
         let Some((who, _)) = login.entering() else { return };
         let who = who.clone();
         let Kind::Normal { target } = &who.kind else {
-            return match self.admit(&who, None) {
-                Ok(()) => self.begin(lent, no),
+            return match self.admit(no, &who, None) {
+                Ok(()) => {
+                    self.begin(lent, no);
+                    self.thin_discovery(lent, no);
+                }
                 Err(error) => self.on(lent, no, |conn, env| Err(conn.refuse_waiting(env, error))),
             };
         };
         let old = self.same_port(no, &who, target);
-        if let Err(error) = self.admit(&who, old) {
+        if let Err(error) = self.admit(no, &who, old) {
             return self.on(lent, no, |conn, env| Err(conn.refuse_waiting(env, error)));
         }
         let replaces = old.and_then(|old| self.conns.remove(&old).map(|conn| (old, conn)));
@@ -201,7 +204,7 @@ impl Portal {
     }
 
     /// Whether another session may begin, beside one that it replaces.
-    fn admit(&self, who: &Who, old: Option<ConnNo>) -> Result<(), LoginError> {
+    fn admit(&self, no: ConnNo, who: &Who, old: Option<ConnNo>) -> Result<(), LoginError> {
         if who.tsih != 0 {
             let same = self.sessions().find(|session| {
                 let port = match &session.identity {
@@ -216,14 +219,51 @@ impl Portal {
                 Some(_) => LoginError::SecondConnection,
             });
         }
-        let is_session = |conn: &&Conn| match &conn.phase {
-            Phase::Login(_) => conn.nexus().is_some(),
-            Phase::Full(_) => true,
+        let (Kind::Normal { target }, Some(own)) = (&who.kind, self.conns.get(&no)) else {
+            return Ok(());
         };
-        let open = self.conns.values().filter(is_session).count();
-        match open - usize::from(old.is_some()) < self.limits.sessions_max {
-            true => Ok(()),
-            false => Err(LoginError::TooManySessions),
+        let is_session = |(other, conn): &(&ConnNo, &Conn)| {
+            Some(**other) != old && **other != no && conn.nexus().is_some()
+        };
+        let (mut all, mut at_target, mut from_address) = (0, 0, 0);
+        for (_, conn) in self.conns.iter().filter(is_session) {
+            all += 1;
+            let other = conn.target().unwrap_or_default();
+            at_target += usize::from(split_stage(other).0 == split_stage(target).0);
+            from_address += usize::from(conn.peer == own.peer);
+        }
+        let Limits { sessions_max, target_sessions_max, address_sessions_max, .. } = self.limits;
+        match () {
+            () if all >= sessions_max => Err(LoginError::TooManySessions),
+            () if at_target >= target_sessions_max => {
+                Err(LoginError::TooManyAtTarget { max: target_sessions_max })
+            }
+            () if from_address >= address_sessions_max => {
+                Err(LoginError::TooManyFromAddress { max: address_sessions_max })
+            }
+            () => Ok(()),
+        }
+    }
+
+    /// Another discovery session has begun. If there are too many, that one ends which is the oldest of
+    /// those from one address: of the newcomer's, or of another that has more of them. So who asks
+    /// for many sessions loses its own.
+    fn thin_discovery(&mut self, lent: &mut Lent<'_>, newest: ConnNo) {
+        let open = || self.conns.iter().filter(|(_, conn)| conn.is_discovery());
+        if open().count() <= self.limits.discovery_max {
+            return;
+        }
+        let mut of_address = BTreeMap::<&str, (usize, ConnNo)>::new();
+        for (no, conn) in open() {
+            let (count, oldest) = of_address.entry(&conn.peer).or_insert((0, *no));
+            *count += 1;
+            *oldest = *no.min(oldest);
+        }
+        let own = self.conns.get(&newest).map_or("", |conn| &conn.peer[..]);
+        let most = of_address.iter().max_by_key(|(peer, (count, _))| (*count, **peer == own));
+        if let Some((_, (_, oldest))) = most {
+            let oldest = *oldest;
+            self.close(lent, oldest, Some(CloseReason::DiscoveryCrowded));
         }
     }
 

@@ -85,6 +85,8 @@ pub struct Session {
     pub(super) immediate: usize,
     pub(super) manages: BTreeMap<ManageId, Pending>,
     pub(super) talk: Talk,
+    /// How often it asked for targets.
+    pub(super) lists: u32,
     /// What commands without data carry.
     pub(super) empty: Data,
     is_pinged: bool,
@@ -115,6 +117,7 @@ impl Session {
             immediate: 0,
             manages: BTreeMap::new(),
             talk: Talk::Idle,
+            lists: 0,
             empty: Buf::zeroed(0).into_data(),
             is_pinged: false,
             drain_at: None,

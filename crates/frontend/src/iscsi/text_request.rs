@@ -8,6 +8,10 @@ use super::pdu::{Header, NO_TAG, TextReply, TextRequest};
 use super::session::{Cx, Identity, Session, is_named};
 use super::text::{self, IRRELEVANT, NOT_UNDERSTOOD, REJECT, Text};
 
+/// Text of one response: what initiators take unless they say otherwise. The rest is sent when it is
+/// asked for, so that no more waits to be sent than the initiator reads.
+const TEXT_MAX: usize = 8192;
+
 #[derive(Debug)]
 pub enum Talk {
     Idle,
@@ -77,9 +81,19 @@ impl Session {
             Some(Keys { wanted: None, answers }) => {
                 self.tell(cx, &request, answers.into_bytes(), 0);
             }
+            Some(Keys { wanted: Some(_), .. })
+                if self.nexus().is_none() && self.lists >= cx.limits.discovery_lists_max =>
+            {
+                self.reject(cx, header, RejectReason::ProtocolError);
+            }
             Some(Keys { wanted: Some(wanted), answers }) => {
+                self.lists = self.lists.saturating_add(1);
+                let name = match &wanted {
+                    Wanted::All => None,
+                    Wanted::One(name) => Some(name.clone()),
+                };
                 self.talk = Talk::Listing { request, wanted, answers };
-                cx.out.push(Output::List { conn: cx.line.conn });
+                cx.out.push(Output::List { conn: cx.line.conn, name });
             }
         }
     }
@@ -145,7 +159,7 @@ impl Session {
     /// Says as much as the initiator takes at once.
     fn tell(&mut self, cx: &mut Cx<'_>, request: &TextRequest, text: Vec<u8>, at: usize) {
         let rest = &text[at..];
-        let max = self.params.segment_max as usize;
+        let max = TEXT_MAX.min(self.params.segment_max as usize);
         if rest.len() > max {
             let ttt = self.tags.next();
             self.say(cx, request, Some((ttt, true)), &rest[..max]);

@@ -139,6 +139,7 @@ impl OptionRefusal {
             OpenError::Unknown | OpenError::NotReady { .. } => option_reply::ERR_UNKNOWN,
             OpenError::Denied
             | OpenError::Unnamed
+            | OpenError::TooMany { .. }
             | OpenError::UnflushedWritesLost
             | OpenError::OldStage
             | OpenError::OlderConnection => option_reply::ERR_POLICY,
@@ -180,6 +181,7 @@ mod tests {
             (OpenError::NotReady { reason: "no quorum".into() }, ERR_UNKNOWN, ERR_UNKNOWN),
             (OpenError::Denied, ERR_POLICY, ERR_POLICY),
             (OpenError::Unnamed, ERR_POLICY, ERR_POLICY),
+            (OpenError::TooMany { what: "the volume", max: 7 }, ERR_POLICY, ERR_POLICY),
             (OpenError::UnflushedWritesLost, ERR_POLICY, ERR_STAGE_LOST),
             (OpenError::OldStage, ERR_POLICY, ERR_STAGE_LOST),
             (OpenError::OlderConnection, ERR_POLICY, ERR_OLDER_CONNECTION),

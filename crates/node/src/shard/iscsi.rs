@@ -97,14 +97,17 @@ impl Iscsi {
 
 impl Shard {
     pub(super) fn add_iscsi(&mut self, socket: Socket) -> io::Result<usize> {
-        let portal = match socket.tcp().map(|tcp| tcp.local_addr()) {
-            Some(Ok(address)) => address.to_string(),
-            _ => return Err(io::Error::other("iSCSI is served over TCP")),
+        let ends = socket.tcp().map(|tcp| (tcp.local_addr(), tcp.peer_addr()));
+        let (portal, peer) = match ends {
+            Some((Ok(portal), Ok(peer))) => (portal.to_string(), peer.ip().to_string()),
+            // It is gone already.
+            Some((_, Err(error)) | (Err(error), _)) => return Err(error),
+            None => return Err(io::Error::other("iSCSI is served over TCP")),
         };
         let conn = ConnNo(self.numbers.next());
         let at = self.add_line(socket, Role::Iscsi(conn))?;
         self.iscsi.lines.insert(conn, at);
-        self.step_portal(Event::Accepted { conn, portal });
+        self.step_portal(Event::Accepted { conn, portal, peer });
         Ok(at)
     }
 
@@ -135,8 +138,11 @@ impl Shard {
                     }
                 }
                 Output::Close { conn, reason } => self.close_iscsi(conn, reason),
-                Output::List { conn } => {
-                    let targets = self.iscsi_targets();
+                Output::List { conn, name } => {
+                    let targets = match name {
+                        None => self.iscsi_targets(),
+                        Some(name) => self.iscsi_target(&name).into_iter().collect(),
+                    };
                     self.step_portal(Event::Listed { conn, targets });
                 }
                 Output::Find { conn, name, initiator } => {
@@ -181,6 +187,11 @@ impl Shard {
         names
             .map(|name| TargetRecord { iqn: format!("{IQN}{name}"), portals: Vec::new() })
             .collect()
+    }
+
+    fn iscsi_target(&self, iqn: &str) -> Option<TargetRecord> {
+        self.volume_of_iqn(iqn).0?;
+        Some(TargetRecord { iqn: split_stage(iqn).0.into(), portals: Vec::new() })
     }
 
     fn volume_of_iqn(&self, name: &str) -> (Option<VolumeNo>, Option<u64>) {

@@ -25,6 +25,12 @@ use super::volumes::VolumeNo;
 use crate::net::socket::Socket;
 use crate::random;
 
+/// Logged-in clients of NBD, in all, of one volume, and over TCP from one address: fewer than in all, so
+/// that no machine keeps the others out. A client has up to 16 connections.
+const LOGINS_MAX: usize = 2048;
+const VOLUME_LOGINS_MAX: usize = 256;
+const ADDRESS_LOGINS_MAX: usize = 1024;
+
 pub struct NbdLine {
     pub machine: Connection,
     open: Option<Open>,
@@ -191,6 +197,10 @@ impl Shard {
             let opened = self.opened_nbd(volume, admitted);
             return nbd.machine.opened(opened, &mut nbd.out);
         }
+        if let Err(error) = self.count_logins(at, volume, by.map(|by| client_of(&by.hello))) {
+            self.complain(at, Whom::Client, &format!("volume {name:?}: {error}"));
+            return nbd.machine.opened(Err(error), &mut nbd.out);
+        }
         let connection = ConnectionId(self.numbers.next());
         nbd.open = Some(Open { volume, connection, admitted });
         let hello = by.map(|by| &by.hello);
@@ -202,6 +212,39 @@ impl Shard {
         };
         let login = Login { client, number, stage: stage.map(StageNumber) };
         self.log_in_nbd(at, volume, connection, login, admitted.rights, hello);
+    }
+
+    /// Whether one more client may log in, beside an older connection of its own that it replaces.
+    fn count_logins(
+        &self,
+        at: usize,
+        volume: VolumeNo,
+        client: Option<ClientId>,
+    ) -> Result<(), OpenError> {
+        let address = self.address_of(at);
+        let host = host_of(&address);
+        let (mut all, mut of_volume, mut from_address) = (0, 0, 0);
+        for (number, run) in self.volumes.iter() {
+            let users = run.target.iter().flat_map(|target| target.users.values());
+            let others = users.filter(|user| {
+                user.protocol == Protocol::Nbd
+                    && !(number == volume && Some(user.login.client) == client)
+            });
+            for user in others {
+                all += 1;
+                of_volume += usize::from(number == volume);
+                from_address += usize::from(host.is_some() && host_of(&user.address) == host);
+            }
+        }
+        let rows = [
+            ("this node", all, LOGINS_MAX),
+            ("the volume", of_volume, VOLUME_LOGINS_MAX),
+            ("your address", from_address, ADDRESS_LOGINS_MAX),
+        ];
+        match rows.into_iter().find(|(_, open, max)| open >= max) {
+            Some((what, _, max)) => Err(OpenError::TooMany { what, max }),
+            None => Ok(()),
+        }
     }
 
     fn log_in_nbd(
@@ -342,6 +385,11 @@ impl Shard {
             self.tell_target(volume, Event::Gone { connection });
         }
     }
+}
+
+/// Where a client is that came over TCP, from its address with port.
+fn host_of(address: &str) -> Option<&str> {
+    address.rsplit_once(':').map(|(host, _)| host)
 }
 
 /// All connections of a host's client are of the same one, whatever node they come to. Plain clients have small

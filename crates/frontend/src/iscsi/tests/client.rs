@@ -211,7 +211,12 @@ impl World {
     }
 
     pub fn accept(&mut self, conn: ConnNo) {
-        self.event(Event::Accepted { conn, portal: "192.0.2.1:3260".into() });
+        self.accept_from(conn, "192.0.2.9");
+    }
+
+    pub fn accept_from(&mut self, conn: ConnNo, peer: &str) {
+        let (portal, peer) = ("192.0.2.1:3260".into(), peer.into());
+        self.event(Event::Accepted { conn, portal, peer });
     }
 
     pub fn send_bytes(&mut self, conn: ConnNo, bytes: &[u8]) {

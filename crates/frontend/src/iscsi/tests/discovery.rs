@@ -2,7 +2,7 @@
 use super::client::*;
 use crate::iscsi::pdu::NO_TAG;
 use crate::iscsi::{
-    Access, Chap, CloseReason, Event, Limits, LoginError, Output, Secret, TargetRecord,
+    Access, Chap, CloseReason, ConnNo, Event, Limits, LoginError, Output, Secret, TargetRecord,
 };
 
 fn record(iqn: &str, portals: &[&str]) -> TargetRecord {
@@ -34,7 +34,7 @@ fn discovery() -> World {
 /// Asks, and lets the owner answer.
 fn list(world: &mut World, keys: &str) -> String {
     world.send(&text_request(0x80, 9, NO_TAG, keys));
-    assert!(matches!(world.asked(), Output::List { conn: CONN }));
+    assert!(matches!(world.asked(), Output::List { conn: CONN, .. }));
     world.event(Event::Listed { conn: CONN, targets: targets() });
     let pdu = world.pdu();
     assert_eq!((pdu.opcode(), pdu.flags()), (TEXT_RESPONSE, 0x80));
@@ -200,11 +200,90 @@ fn a_discovery_session_may_need_a_secret() {
     assert_eq!(world.closed(CONN), Some(CloseReason::Refused(LoginError::NotAuthenticated)));
 }
 
+/// Protects from places that are held for ever: also by those who keep talking.
 #[test]
-fn a_silent_discovery_session_is_closed_without_a_ping() {
+fn a_discovery_session_has_its_time() {
     let mut world = discovery();
-    world.pass(59);
-    assert_eq!((world.pdus(), world.asked.len()), (vec![], 0));
+    for second in 1..15 {
+        world.pass(1);
+        world.send(&nop(3, second));
+    }
+    assert!(world.asked.is_empty());
     world.pass(1);
-    assert_eq!(world.closed(CONN), Some(CloseReason::Silent));
+    assert_eq!(world.closed(CONN), Some(CloseReason::DiscoveryTimeout));
+}
+
+/// Begins a discovery session. Who has to go for it, if anybody.
+fn discover(world: &mut World, conn: u64, peer: &str) -> Option<ConnNo> {
+    world.accept_from(ConnNo(conn), peer);
+    let names = format!("InitiatorName={INITIATOR} SessionType=Discovery");
+    world.send_on(ConnNo(conn), &login_raw(0x87, &names));
+    match world.asked.pop() {
+        None => None,
+        Some(Output::Close { conn, reason: Some(CloseReason::DiscoveryCrowded) }) => Some(conn),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Protects hosts from strangers that hold all places: anybody may have a discovery session.
+#[test]
+fn discovery_sessions_take_no_place_of_others() {
+    let limits = Limits { sessions_max: 2, discovery_max: 3, ..Limits::default() };
+    let mut world = World::new(limits);
+    assert_eq!(discover(&mut world, 1, "192.0.2.50"), None);
+    for conn in [2, 3] {
+        assert_eq!(discover(&mut world, conn, "192.0.2.66"), None);
+    }
+    for conn in 4..100 {
+        let gone = discover(&mut world, conn, "192.0.2.66");
+        assert_eq!(gone, Some(ConnNo(conn - 2)), "who has most loses its oldest");
+    }
+    assert_eq!(discover(&mut world, 100, "192.0.2.51"), Some(ConnNo(98)));
+    assert_eq!(discover(&mut world, 101, "192.0.2.51"), Some(ConnNo(100)), "or its own");
+    world.log_in(ConnNo(200), &login(0x87, ""));
+    world.log_in(ConnNo(201), &login(0x87, "").byte(13, 7));
+}
+
+/// Protects the thread that serves volumes from one that asks for all of them again and again.
+#[test]
+fn a_discovery_session_asks_for_targets_so_many_times() {
+    let mut world = discovery();
+    for _ in 0..16 {
+        list(&mut world, "SendTargets=All");
+    }
+    world.send(&text_request(0x80, 9, NO_TAG, "SendTargets=All"));
+    assert_eq!(world.pdu().opcode(), REJECT);
+    world.nothing_asked();
+}
+
+/// Protects from memory for a list that nobody fetches: whatever length an initiator takes at once.
+#[test]
+fn a_long_list_is_told_as_fast_as_it_is_asked_for() {
+    let mut world = discovery();
+    world.send(&text_request(0x80, 8, NO_TAG, "MaxRecvDataSegmentLength=16777215"));
+    world.pdu();
+    world.send(&text_request(0x80, 9, NO_TAG, "SendTargets=All"));
+    world.asked();
+    let many: Vec<_> = (0..5000).map(|n| record(&format!("iqn.t{n}"), &["192.0.2.9:1"])).collect();
+    world.event(Event::Listed { conn: CONN, targets: many });
+    let mut names = 0;
+    loop {
+        let pdu = world.pdu();
+        assert!(pdu.data.len() <= 8192, "{} bytes at once", pdu.data.len());
+        names += pdu.data.iter().filter(|byte| **byte == b'=').count();
+        if pdu.flags() == 0x80 {
+            break;
+        }
+        world.send(&text_request(0x80, 9, pdu.number(20), ""));
+    }
+    assert_eq!(names, 10_000);
+}
+
+/// Only what is wanted is looked for.
+#[test]
+fn a_session_asks_for_its_own_target() {
+    let mut world = World::in_session("");
+    world.send(&text_request(0x80, 9, NO_TAG, "SendTargets="));
+    let name = Some(TARGET.to_owned());
+    assert!(matches!(world.asked(), Output::List { name: asked, .. } if asked == name));
 }

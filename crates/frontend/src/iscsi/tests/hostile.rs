@@ -66,7 +66,7 @@ fn serve(world: &mut World) {
             Output::Manage { nexus, id, .. } => {
                 world.event(Event::Managed { nexus, id, result: Managed::Done });
             }
-            Output::List { conn } => {
+            Output::List { conn, .. } => {
                 let targets = vec![TargetRecord { iqn: TARGET.into(), portals: vec![] }];
                 world.event(Event::Listed { conn, targets });
             }

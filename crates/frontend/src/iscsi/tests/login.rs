@@ -384,6 +384,45 @@ fn sessions_are_counted() {
     assert!(matches!(world.asked[1], Output::Login { replaces: Some(NexusId(1)), .. }));
 }
 
+/// Protects the hosts of other volumes, and those at other addresses, from one that logs in again and
+/// again.
+#[test]
+fn sessions_are_counted_by_target_and_by_address() {
+    let limits = Limits { target_sessions_max: 2, address_sessions_max: 3, ..Limits::default() };
+    let mut world = World::new(limits);
+    let refused = |world: &mut World, conn: u64, peer: &str, login: &Pdu| {
+        let conn = ConnNo(conn);
+        world.accept_from(conn, peer);
+        world.send_on(conn, login);
+        world.asked();
+        world.found(conn, Access::default());
+        // What it replaces is closed first.
+        let last = world.asked.drain(..).next_back().expect("an answer");
+        match last {
+            Output::Login { session, .. } => {
+                world.event(Event::LoggedIn { session, result: Ok(()) });
+                world.pdus_on(conn);
+                None
+            }
+            Output::Close { reason: Some(CloseReason::Refused(error)), .. } => Some(error),
+            other => panic!("{other:?}"),
+        }
+    };
+    let at = |target: &str, port: u8| {
+        login_raw(0x87, &format!("InitiatorName={INITIATOR} TargetName={target}")).byte(13, port)
+    };
+    let staged = format!("{TARGET}:stage.3");
+    assert_eq!(refused(&mut world, 1, "192.0.2.1", &at(TARGET, 1)), None);
+    assert_eq!(refused(&mut world, 2, "192.0.2.1", &at(&staged, 2)), None);
+    let full = Some(LoginError::TooManyAtTarget { max: 2 });
+    assert_eq!(refused(&mut world, 3, "192.0.2.2", &at(TARGET, 3)), full, "whatever its stage");
+    assert_eq!(refused(&mut world, 4, "192.0.2.1", &at(TARGET, 1)), None, "it replaces its own");
+    assert_eq!(refused(&mut world, 5, "192.0.2.1", &at("iqn.b", 5)), None);
+    let full = Some(LoginError::TooManyFromAddress { max: 3 });
+    assert_eq!(refused(&mut world, 6, "192.0.2.1", &at("iqn.c", 6)), full);
+    assert_eq!(refused(&mut world, 7, "192.0.2.2", &at("iqn.c", 7)), None, "others may");
+}
+
 /// Protects those from being pushed out of a crowd who have proved who they are, and wait for the target.
 #[test]
 fn a_connection_is_unproved_until_its_login_is_negotiated() {
