@@ -21,6 +21,7 @@ pub mod http;
 mod identity;
 mod inspect;
 mod name;
+pub mod peer;
 mod provider;
 #[cfg(test)]
 mod scratch;

@@ -101,7 +101,15 @@ impl Rig {
 
     /// With a controller, which is told these options.
     pub fn start_controlled(folder: &Path, pools: &[u64], options: &[&str]) -> Result<Rig> {
-        let network = Network::loopback();
+        Rig::start_controlled_on(Network::loopback(), folder, pools, options)
+    }
+
+    pub fn start_controlled_on(
+        network: Network,
+        folder: &Path,
+        pools: &[u64],
+        options: &[&str],
+    ) -> Result<Rig> {
         let rig = Rig::start_as(Head::Control(options), Wires::Plain, folder, pools, network)?;
         rig.api()?.wait_nodes(pools.len(), Duration::from_secs(30))?;
         Ok(rig)

@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::books::Known;
 use super::busy::{Claim, Thing};
 use super::need::{Need, View, need};
+use super::relief::Relief;
 use super::room::wanted_of;
 use super::{Answer, Controller};
 use crate::api::{ApiError, Code};
@@ -45,6 +46,8 @@ pub struct Worries {
     of: BTreeMap<(i32, String), Worry>,
     /// When something was last done for a volume.
     touched: BTreeMap<String, Instant>,
+    /// When targets were last moved for want of a quorum.
+    reliefs: BTreeMap<String, Relief>,
     /// Replicas of volumes that their target does not have, and since when.
     ill: BTreeMap<Vec<u8>, Vec<(u64, Instant)>>,
 }
@@ -84,6 +87,11 @@ impl Worries {
         });
         worry.pause = (worry.pause * 2).min(PAUSE_MAX);
         (worry.why, worry.again) = (why, now + worry.pause);
+    }
+
+    fn relieved(&mut self, volume: &str, now: Instant) {
+        let relief = Relief::after(self.reliefs.get(volume).copied(), now);
+        self.reliefs.insert(volume.into(), relief);
     }
 
     fn done(&mut self, thing: &Thing, now: Instant) {
@@ -132,6 +140,7 @@ impl Controller {
         let uid = |id: &str| self.books.get::<v1::Volume>(id).is_some();
         self.chronicle.lock().unwrap_or_else(PoisonError::into_inner).forget("volume", uid);
         self.worries().touched.retain(|name, _| uid(name));
+        self.worries().reliefs.retain(|name, _| uid(name));
         for volume in self.books.all::<v1::Volume>() {
             let Some(need) = self.need_of(&volume) else {
                 // What it could not get before it does not need any more.
@@ -140,7 +149,7 @@ impl Controller {
             };
             let thing = (v1::Kind::Volume, volume.name.clone());
             // Whoever waits for IO does not wait for other work.
-            let is_urgent = matches!(need, Need::Serve | Need::Resume { .. });
+            let is_urgent = matches!(need, Need::Serve | Need::Relieve | Need::Resume { .. });
             let at_once = if is_urgent { URGENT_AT_ONCE } else { AT_ONCE };
             self.care_within(at_once, working, thing, move |this| async move {
                 // Whoever had it until now may have met the need.
@@ -186,9 +195,12 @@ impl Controller {
             let since = ill.iter().find(|(it, _)| *it == replica).map(|(_, since)| *since);
             since.is_some_and(|since| now.duration_since(since) >= grace)
         };
+        let relief = self.worries().reliefs.get(&volume.name).copied();
         let view = View {
             now,
             grace: self.settings.grace,
+            away_after: self.settings.away_after,
+            may_relieve: relief.is_none_or(|relief| relief.is_over(now)),
             presence: &|node| self.pulse.presence(node, now),
             is_failed: &is_failed,
             is_ill: &is_ill,
@@ -251,6 +263,11 @@ impl Controller {
             Need::Serve => {
                 let holder = volume.quorum.as_ref().map(|quorum| quorum.holder);
                 let on = self.server_for(volume, holder)?;
+                self.serve_on(volume, &on).await
+            }
+            Need::Relieve => {
+                let on = self.relief_for(volume).await?;
+                self.worries().relieved(name, Instant::now());
                 self.serve_on(volume, &on).await
             }
             Need::Resume { node } => match self.books.node(*node) {

@@ -7,6 +7,7 @@
 //! | module | duty |
 //! |---|---|
 //! | `volumes`, `shape`, `targets` | what is asked for volumes, and who serves them |
+//! | `relief` | moves a target whose node cannot reach a quorum |
 //! | `attach`, `stages`, `hosts` | who may use volumes, and since which loss |
 //! | `snapshots`, `groups`, `cut` | snapshots, groups, and the cut over several volumes |
 //! | `nodes`, `tokens` | nodes and pools; who may use the API |
@@ -29,6 +30,7 @@ mod need;
 mod nodes;
 mod placement;
 mod presence;
+mod relief;
 mod room;
 mod shape;
 mod snapshots;

@@ -2,11 +2,13 @@
 //!
 //! Level-triggered: it is asked again after every step, after every crash, and every second. So each need is
 //! derived from what is there, never from what was done before.
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use proto::v1::{self, Member, Standing};
 
 use super::presence::Presence;
+use super::relief;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -14,6 +16,9 @@ pub enum Need {
     Make,
     /// Somebody who serves it: nobody does, or its node is away.
     Serve,
+    /// Another node that serves it: the node that does answers the controller, and has not reached a quorum of voters
+    /// for long.
+    Relieve,
     /// The target is where it may be, and does not run there.
     Resume {
         node: u64,
@@ -50,6 +55,10 @@ pub enum Need {
 pub struct View<'a> {
     pub now: Instant,
     pub grace: Duration,
+    /// A target without a quorum for so long is to move.
+    pub away_after: Duration,
+    /// Its target was not moved for want of a quorum a moment ago.
+    pub may_relieve: bool,
     pub presence: &'a dyn Fn(u64) -> Presence,
     /// The pool of a place has failed.
     pub is_failed: &'a dyn Fn(&v1::Place) -> bool,
@@ -79,7 +88,7 @@ pub fn need(volume: &v1::Volume, view: &View<'_>) -> Option<Need> {
     if membership.version == 0 {
         return Some(Need::Make);
     }
-    serving(quorum, view).or_else(|| {
+    serving(volume, quorum, view).or_else(|| {
         let target = view.target.and_then(|(_, target)| target).filter(|target| target.serving);
         let grows = volume.wanted_size > volume.size && target.is_some();
         let grow = grows.then_some(Need::Grow);
@@ -87,7 +96,7 @@ pub fn need(volume: &v1::Volume, view: &View<'_>) -> Option<Need> {
     })
 }
 
-fn serving(quorum: &v1::Quorum, view: &View<'_>) -> Option<Need> {
+fn serving(volume: &v1::Volume, quorum: &v1::Quorum, view: &View<'_>) -> Option<Need> {
     if quorum.holder == 0 {
         return Some(Need::Serve);
     }
@@ -99,9 +108,31 @@ fn serving(quorum: &v1::Quorum, view: &View<'_>) -> Option<Need> {
                 let since = view.touched.is_none_or(|touched| told > touched + RESUMING);
                 since.then_some(Need::Resume { node: quorum.holder })
             }
-            Some((_, Some(_))) | None => None,
+            Some((told, Some(target))) => {
+                is_stranded(volume, quorum, (told, target), view).then_some(Need::Relieve)
+            }
+            None => None,
         },
     }
+}
+
+/// The target has had no quorum for long, and it may be its own node's fault: nodes of enough other voters are there.
+fn is_stranded(
+    volume: &v1::Volume,
+    quorum: &v1::Quorum,
+    (told, target): (Instant, &v1::TargetStatus),
+    view: &View<'_>,
+) -> bool {
+    let without = Duration::from_millis(target.without_quorum_ms.unwrap_or(0));
+    // What was told long ago may be over.
+    let is_fresh = view.now.duration_since(told) < view.away_after;
+    let others = volume.places.iter().filter(|place| {
+        place.node != quorum.holder
+            && (view.presence)(place.node).is_here()
+            && !(view.is_failed)(place)
+    });
+    let others: BTreeSet<u64> = others.map(|place| place.replica).collect();
+    without >= view.away_after && is_fresh && view.may_relieve && relief::is_quorum(quorum, &others)
 }
 
 fn voters(quorum: &v1::Quorum) -> impl Iterator<Item = &Member> {

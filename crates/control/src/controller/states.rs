@@ -89,7 +89,9 @@ pub fn of_volume(volume: &v1::Volume, seen: &Seen<'_>) -> State {
     match seen.target {
         None => state(Health::Offline, "Starting", format!("`{holder}` is about to serve it"))
             .next("its target is started"),
-        Some(target) if !target.serving => not_serving(target, &holder),
+        Some(target) if !target.serving || target.without_quorum_ms.is_some() => {
+            not_serving(target, &holder, seen.trouble)
+        }
         Some(target) => serving(volume, target, seen),
     }
 }
@@ -111,11 +113,16 @@ fn deleting(volume: &v1::Volume, seen: &Seen<'_>) -> State {
     }
 }
 
-fn not_serving(target: &v1::TargetStatus, holder: &str) -> State {
+fn not_serving(target: &v1::TargetStatus, holder: &str, trouble: Option<&str>) -> State {
     let why = target.held_because.clone().unwrap_or_else(|| "its target is not ready yet".into());
-    state(Health::Offline, "QuorumLost", format!("it is not served on `{holder}`: {why}"))
-        .next("IO waits for the volume's hold deadline, then fails; it comes back by itself with a quorum")
-        .advice("start the nodes that have its replicas")
+    let trouble = trouble.map(|trouble| format!("; {trouble}")).unwrap_or_default();
+    let message = format!("it is not served on `{holder}`: {why}{trouble}");
+    state(Health::Offline, "QuorumLost", message)
+        .next(
+            "IO waits for the volume's hold deadline, then fails; it comes back by itself with a quorum, \
+             and its target moves if another node reaches one",
+        )
+        .advice("start the nodes that have its replicas, and look at the network between them")
 }
 
 fn serving(volume: &v1::Volume, target: &v1::TargetStatus, seen: &Seen<'_>) -> State {

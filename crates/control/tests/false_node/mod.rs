@@ -305,6 +305,13 @@ impl NodeAdmin for FalseNode {
         Ok(Response::new(v1::BeatResponse { node, boot: 1, pools, ..Default::default() }))
     }
 
+    async fn reach_replicas(
+        &self,
+        _: Request<v1::ReachReplicasRequest>,
+    ) -> Answered<v1::ReachReplicasResponse> {
+        not_asked()
+    }
+
     async fn list_pools(
         &self,
         _: Request<v1::ListPoolsRequest>,

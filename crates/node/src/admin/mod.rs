@@ -1,6 +1,6 @@
 //! The admin interface of a node: calls become orders to the shard.
 //!
-//! `replicas.rs`, `targets.rs`, `snapshots.rs`, `extents.rs`, `holds.rs` and `pools.rs` are the calls by
+//! `replicas.rs`, `targets.rs`, `snapshots.rs`, `extents.rs`, `holds.rs`, `reach.rs` and `pools.rs` are the calls by
 //! their subject, `statuses.rs` is what the shard shows as messages, `errors.rs` the one place that maps refusals to statuses, `fence.rs`
 //! keeps off controllers that were replaced.
 mod errors;
@@ -8,6 +8,7 @@ mod extents;
 mod fence;
 mod holds;
 mod pools;
+mod reach;
 mod replicas;
 mod service;
 mod snapshots;
@@ -16,6 +17,7 @@ mod targets;
 
 use std::sync::Arc;
 
+use certs::Identity;
 use proto::v1;
 use replication::client::{Command, CommandAnswer};
 use replication::words::{Moment, NodeId, VolumeUid};
@@ -41,11 +43,20 @@ pub struct Admin {
     shard: Sender,
     books: Arc<Books>,
     fence: Arc<Fence>,
+    /// What peers are called with; without it only those on this machine are.
+    identity: Option<Identity>,
 }
 
 impl Admin {
-    pub fn new(node: NodeId, shard: Sender, books: Arc<Books>, fence: Arc<Fence>) -> Admin {
-        Admin { node, boot: random::number(), since: clock::now(), shard, books, fence }
+    pub fn new(
+        node: NodeId,
+        identity: Option<Identity>,
+        shard: Sender,
+        books: Arc<Books>,
+        fence: Arc<Fence>,
+    ) -> Admin {
+        let (boot, since) = (random::number(), clock::now());
+        Admin { node, boot, since, shard, books, fence, identity }
     }
 
     /// Sends an order that has one answer.

@@ -165,6 +165,13 @@ impl NodeAdmin for Admin {
         Admin::beat(self, request.into_inner()).await.map(Response::new)
     }
 
+    async fn reach_replicas(
+        &self,
+        request: Request<v1::ReachReplicasRequest>,
+    ) -> Answered<v1::ReachReplicasResponse> {
+        Admin::reach_replicas(self, request.into_inner()).await.map(Response::new)
+    }
+
     async fn list_pools(
         &self,
         _: Request<v1::ListPoolsRequest>,

@@ -104,6 +104,7 @@ pub fn target(target: &TargetStatus, node: NodeId) -> v1::TargetStatus {
         held_because: status.held_because.clone(),
         sessions: target.connections.iter().map(session).collect(),
         up_ms: target.up.0 / 1000,
+        without_quorum_ms: target.without_quorum.map(|lost| lost.0 / 1000),
     }
 }
 

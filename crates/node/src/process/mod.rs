@@ -147,7 +147,8 @@ pub async fn serve(
     }
     tokio::spawn(resume(Arc::clone(&books), shard.clone(), options.id));
 
-    let service = NodeAdminServer::new(Admin::new(options.id, shard.clone(), books, fence));
+    let service = Admin::new(options.id, identity, shard.clone(), books, fence);
+    let service = NodeAdminServer::new(service);
     let server = Server::builder()
         .http2_keepalive_interval(Some(ALIVE_WITHIN))
         .http2_keepalive_timeout(Some(ALIVE_WITHIN))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use replication::target::{Standing, Status};
-use replication::words::{ReplicaId, Span};
+use replication::words::{Moment, ReplicaId, Span};
 use tracing::{info, warn};
 
 use super::Shard;
@@ -16,6 +16,8 @@ const EVERY: Span = Span::secs(1);
 pub struct Logged {
     serving: bool,
     standings: BTreeMap<ReplicaId, (Standing, bool)>,
+    /// Since when too few voters answer for a quorum.
+    pub without_quorum: Option<Moment>,
 }
 
 impl Shard {
@@ -30,6 +32,11 @@ impl Shard {
             if let Some(target) = self.volumes.target(number) {
                 let status = target.machine.status(now);
                 target.logged.compare(&target.record.name, &status);
+                let logged = &mut target.logged;
+                logged.without_quorum = match status.quorum_answers {
+                    true => None,
+                    false => Some(logged.without_quorum.unwrap_or(now)),
+                };
             }
         }
     }

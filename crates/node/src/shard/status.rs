@@ -81,6 +81,8 @@ pub struct TargetStatus {
     pub clones: Vec<(SnapshotUid, VolumeUid)>,
     pub connections: Vec<ConnectionStatus>,
     pub up: Span,
+    /// How long too few voters have answered for a quorum.
+    pub without_quorum: Option<Span>,
 }
 
 #[derive(Clone, Debug)]
@@ -173,6 +175,7 @@ impl Shard {
                 clones: target.machine.clones().to_vec(),
                 connections: self.connections_of(target),
                 up: self.now.since(target.since),
+                without_quorum: target.logged.without_quorum.map(|lost| self.now.since(lost)),
             })
             .collect()
     }

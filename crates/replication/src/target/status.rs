@@ -2,6 +2,7 @@
 //! and the reason when something does not move.
 use block::{ByteLen, Position, Seq, Term};
 
+use crate::constants::LEASE;
 use crate::membership::{Member, Membership};
 use crate::state::Stages;
 use crate::target::peer::{Peer, Stand};
@@ -65,6 +66,8 @@ pub struct Status {
     pub last_hold: Option<Span>,
     /// Why requests wait, if they do.
     pub held_because: Option<String>,
+    /// Enough voters answer for a quorum, whether or not they follow. Of a target that does not need one (yet) too.
+    pub quorum_answers: bool,
 }
 
 impl Target {
@@ -91,6 +94,12 @@ impl Target {
                     format!("writes wait for replica {}, which is behind", laggard.0)
                 }),
             },
+            quorum_answers: match self.phase {
+                Phase::Claiming { .. } | Phase::Preparing { .. } | Phase::Serving => {
+                    self.quorum().is_quorum(|it| self.answers(it, now))
+                }
+                Phase::Asking(_) | Phase::Closing { .. } | Phase::Ended => true,
+            },
         }
     }
 
@@ -111,6 +120,22 @@ impl Target {
 
     fn is_following(&self, member: Member) -> bool {
         self.voter(member).is_some_and(|peer| peer.is_in_stream())
+    }
+
+    /// Whether the network between here and there works, as far as this target can tell. Who has welcomed it confirms
+    /// the lease four times in its length; of others the connection is all that is known.
+    fn answers(&self, member: Member, now: Moment) -> bool {
+        let Some(peer) = self.voter(member).filter(|peer| peer.link.is_some()) else {
+            return false;
+        };
+        match peer.stand {
+            Stand::Away => false,
+            Stand::Greeting | Stand::Refusing(_) | Stand::Stranger => true,
+            Stand::Welcoming(_)
+            | Stand::Apart(_)
+            | Stand::CatchingUp(_)
+            | Stand::InStream { .. } => now < peer.heard + LEASE,
+        }
     }
 
     fn peer_status(&self, peer: &Peer, now: Moment) -> PeerStatus {

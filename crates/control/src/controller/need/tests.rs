@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 
 const GRACE: Duration = Duration::from_secs(60);
+const AWAY_AFTER: Duration = Duration::from_secs(5);
 
 /// A volume with replicas 1 to 3 on nodes of the same numbers, served by node 1; and how the site is.
 struct Case {
@@ -15,6 +16,7 @@ struct Case {
     target: Option<v1::TargetStatus>,
     told: Duration,
     touched: Option<Duration>,
+    may_relieve: bool,
 }
 
 fn member(replica: u64) -> Member {
@@ -57,6 +59,7 @@ impl Case {
             target: Some(target),
             told: Duration::from_secs(1000),
             touched: None,
+            may_relieve: true,
         }
     }
 
@@ -88,6 +91,8 @@ impl Case {
         let view = View {
             now,
             grace: GRACE,
+            away_after: AWAY_AFTER,
+            may_relieve: self.may_relieve,
             presence: &presence,
             is_failed: &|place| self.failed.contains(&place.node),
             is_ill: &|replica| self.ill.contains(&replica),
@@ -141,6 +146,51 @@ fn a_target_moves_when_its_node_is_away_and_not_before() {
     assert_eq!(case.needs(), Some(Need::Resume { node: 1 }));
     case.touched = Some(seconds(999));
     assert_eq!(case.needs(), None, "it was started a moment ago");
+}
+
+/// Node 1 serves, answers the controller, and has not reached a quorum for so long.
+fn stranded(without: Duration) -> Case {
+    let mut case = Case::healthy();
+    let target = case.target.as_mut().expect("served");
+    target.without_quorum_ms = u64::try_from(without.as_millis()).ok();
+    case
+}
+
+/// Protects from a node that lost the network to its peers and keeps a volume that others could serve.
+#[test]
+fn a_target_without_a_quorum_moves_when_others_may_have_one() {
+    assert_eq!(stranded(seconds(6)).needs(), Some(Need::Relieve));
+    let mut starting = stranded(seconds(6));
+    starting.target.as_mut().expect("there").serving = false;
+    assert_eq!(starting.needs(), Some(Need::Relieve), "also one that never reached a quorum");
+    let mut one_less = stranded(seconds(6));
+    one_less.volume.replicas = 5;
+    let membership = one_less.quorum().membership.as_mut().expect("there");
+    membership.voters = Some(v1::Voters { members: members(&[1, 2, 3]), rf: 5 });
+    assert_eq!(one_less.needs(), Some(Need::Add), "two of five are no quorum");
+}
+
+#[test]
+fn a_target_stays_where_a_move_would_not_help() {
+    assert_eq!(stranded(seconds(4)).needs(), None, "it may be over in a moment");
+    let mut away = stranded(seconds(6));
+    away.away.insert(3, seconds(1));
+    assert_eq!(away.needs(), None, "node 2 alone is no quorum");
+    let mut unknown = stranded(seconds(6));
+    unknown.unknown.insert(2);
+    assert_eq!(unknown.needs(), None, "node 2 was not heard of yet");
+    let mut failed = stranded(seconds(6));
+    failed.failed.insert(2);
+    assert_ne!(failed.needs(), Some(Need::Relieve), "the pool of node 2 failed");
+    let mut moved = stranded(seconds(6));
+    moved.may_relieve = false;
+    assert_eq!(moved.needs(), None, "it was moved a moment ago");
+    let mut stale = stranded(seconds(6));
+    stale.told = seconds(990);
+    assert_eq!(stale.needs(), None, "that was 11 s ago");
+    let mut gone = stranded(seconds(6));
+    gone.away.insert(1, seconds(5));
+    assert_eq!(gone.needs(), Some(Need::Serve), "its node is away: that is known to be so");
 }
 
 #[test]

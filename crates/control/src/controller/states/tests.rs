@@ -64,6 +64,15 @@ fn a_volume_says_how_it_is_and_what_to_do() {
     assert_eq!((state.health, state.reason.as_str()), (Health::Offline, "QuorumLost"));
     assert!(state.message.contains("no quorum"), "{}", state.message);
 
+    // Its reign goes on, and nothing can be written in it.
+    let alone = v1::TargetStatus {
+        without_quorum_ms: Some(4000),
+        held_because: held.held_because,
+        ..whole
+    };
+    let state = state_of(&volume(), Some(&alone), &[]);
+    assert_eq!((state.health, state.reason.as_str()), (Health::Offline, "QuorumLost"));
+
     let going = v1::Volume { deleting: true, ..volume() };
     let state = state_of(&going, None, &[2]);
     assert!(state.health == Health::Deleting && state.message.contains("node-2"), "{state:?}");
