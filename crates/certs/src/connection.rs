@@ -4,24 +4,40 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
+
+use crate::unproved::{Place, Proof};
 
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
 
-/// An accepted connection. It takes one of the listener's places until it is dropped.
+/// An accepted connection. It takes one of the listener's places until it is dropped; while it has not proved who is at its
+/// other end, the listener may take that place back, and then nothing can be read or written any more.
 pub struct Connection<C> {
     pub(crate) io: Box<dyn Io>,
     pub(crate) caller: C,
-    pub(crate) _place: OwnedSemaphorePermit,
+    pub(crate) place: Place,
 }
 
 impl<C> Connection<C> {
     pub fn caller(&self) -> &C {
         &self.caller
     }
+
+    pub fn proof(&self) -> Proof {
+        self.place.proof()
+    }
+
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.place.is_evicted(cx) {
+            true => Err(io::Error::new(io::ErrorKind::ConnectionAborted, CROWDED)),
+            false => Ok(()),
+        }
+    }
 }
+
+pub(crate) const CROWDED: &str =
+    "too many connections have not proved anything, and it is the oldest";
 
 impl<C: Unpin> AsyncRead for Connection<C> {
     fn poll_read(
@@ -29,6 +45,7 @@ impl<C: Unpin> AsyncRead for Connection<C> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.check(cx)?;
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
@@ -39,6 +56,7 @@ impl<C: Unpin> AsyncWrite for Connection<C> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
@@ -47,6 +65,7 @@ impl<C: Unpin> AsyncWrite for Connection<C> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
     }
 
@@ -55,6 +74,7 @@ impl<C: Unpin> AsyncWrite for Connection<C> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
         Pin::new(&mut self.io).poll_flush(cx)
     }
 

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::HANDSHAKE_MAX;
-use crate::connection::{Connection, Io};
+use crate::connection::{CROWDED, Connection, Io};
 use crate::errors::PeerError;
+use crate::unproved::{Limits, Place, Proof, Unproved};
 
-/// Connections at a time, those in their handshake included. Nodes, controllers and operators of a site
-/// have a few each; more are somebody who does not behave.
-const CONNECTIONS_MAX: usize = 1024;
+/// Connections that wait in the kernel to be accepted: as many as get in within two seconds if all before them are silent. Who waits
+/// does not give up before its turn.
+const BACKLOG: u32 = 1024;
 /// Connections that are ready and not yet taken over.
 const READY_MAX: usize = 16;
 /// After an accept that failed, usually for want of file descriptors: they come back, or nothing helps.
@@ -50,6 +51,10 @@ pub enum Refused {
     SpeaksTls,
     #[error("it is nobody of this site: {0}")]
     Unknown(#[from] PeerError),
+    #[error("{CROWDED}")]
+    Crowded,
+    #[error("there are too many connections of this site")]
+    TooMany,
     #[error("the connection could not be accepted: {0}")]
     Accept(io::Error),
 }
@@ -61,32 +66,49 @@ pub type Incoming<C> = ReceiverStream<io::Result<Connection<C>>>;
 pub trait Greeter: Send + Sync + 'static {
     type Caller: Send + Unpin + 'static;
 
-    /// It is given [`HANDSHAKE_MAX`] for that.
+    /// It is given [`HANDSHAKE_MAX`] for that. A caller that is known by then is accepted by its proof; others may prove
+    /// themselves later, and can be evicted until they do.
     fn greet(
         &self,
         stream: TcpStream,
         address: SocketAddr,
+        proof: Proof,
     ) -> impl Future<Output = Result<(Box<dyn Io>, Self::Caller), Refused>> + Send;
 }
 
-/// Listens on an address; plainly only where no other machine can reach it. `refused` is told of
-/// everybody who is turned away; the address is unknown if not even that could be found out.
+/// What may be served without TLS on an address that other machines reach.
+pub fn check_plain(address: SocketAddr, plain: bool) -> Result<(), ListenError> {
+    match plain && !address.ip().is_loopback() {
+        true => Err(ListenError::PlainBeyondThisMachine { address }),
+        false => Ok(()),
+    }
+}
+
+/// Listens on an address. `refused` is told of everybody who is turned away; the address is unknown if not even
+/// that could be found out.
 pub async fn open<G: Greeter>(
     address: SocketAddr,
-    plain: bool,
+    limits: Limits,
     greeter: G,
     refused: impl Fn(Option<SocketAddr>, &Refused) + Send + Sync + 'static,
 ) -> Result<(SocketAddr, Incoming<G::Caller>), ListenError> {
-    if plain && !address.ip().is_loopback() {
-        return Err(ListenError::PlainBeyondThisMachine { address });
-    }
     let bind = |error| ListenError::Bind { address, error };
-    let listener = TcpListener::bind(address).await.map_err(bind)?;
+    let listener = bound(address).map_err(bind)?;
     let bound = listener.local_addr().map_err(bind)?;
     let (ready, incoming) = mpsc::channel(READY_MAX);
     let door = Arc::new(Door { greeter, ready, refused: Box::new(refused) });
-    tokio::spawn(door.accept_all(listener));
+    tokio::spawn(door.accept_all(listener, Unproved::new(limits)));
     Ok((bound, ReceiverStream::new(incoming)))
+}
+
+fn bound(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 type Tell = dyn Fn(Option<SocketAddr>, &Refused) + Send + Sync;
@@ -99,40 +121,40 @@ struct Door<G: Greeter> {
 
 impl<G: Greeter> Door<G> {
     /// Goes on until nobody takes connections any more.
-    async fn accept_all(self: Arc<Self>, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    async fn accept_all(self: Arc<Self>, listener: TcpListener, unproved: Arc<Unproved>) {
         let accepted = async || {
-            let place = places.clone().acquire_owned().await.expect("it is never closed");
-            (listener.accept().await, place)
+            unproved.room().await;
+            listener.accept().await
         };
         loop {
-            let (accepted, place) = tokio::select! {
+            let accepted = tokio::select! {
                 next = accepted() => next,
                 () = self.ready.closed() => return,
             };
             match accepted {
                 Ok((stream, address)) => {
-                    tokio::spawn(self.clone().welcome(stream, address, place));
+                    tokio::spawn(self.clone().welcome(stream, address, unproved.enter()));
                 }
                 Err(error) => {
                     (self.refused)(None, &Refused::Accept(error));
+                    unproved.shed();
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
     }
 
-    async fn welcome(
-        self: Arc<Self>,
-        stream: TcpStream,
-        address: SocketAddr,
-        place: OwnedSemaphorePermit,
-    ) {
-        match self.greet(stream, address).await {
+    async fn welcome(self: Arc<Self>, stream: TcpStream, address: SocketAddr, mut place: Place) {
+        let proof = place.proof();
+        let greeted = tokio::select! {
+            greeted = self.greet(stream, address, proof) => greeted,
+            () = place.evicted() => Err(Refused::Crowded),
+        };
+        match greeted {
             Ok((io, caller)) => {
-                let connection = Connection { io, caller, _place: place };
+                place.greeted();
                 // Nobody may be left to take it: then the server stops.
-                let _ = self.ready.send(Ok(connection)).await;
+                let _ = self.ready.send(Ok(Connection { io, caller, place })).await;
             }
             Err(why) => (self.refused)(Some(address), &why),
         }
@@ -142,10 +164,11 @@ impl<G: Greeter> Door<G> {
         &self,
         stream: TcpStream,
         address: SocketAddr,
+        proof: Proof,
     ) -> Result<(Box<dyn Io>, G::Caller), Refused> {
         stream.set_nodelay(true).map_err(Refused::Accept)?;
         let greeted =
-            tokio::time::timeout(HANDSHAKE_MAX, self.greeter.greet(stream, address)).await;
+            tokio::time::timeout(HANDSHAKE_MAX, self.greeter.greet(stream, address, proof)).await;
         greeted.map_err(|_| Refused::TooSlow)?
     }
 }

@@ -2,13 +2,20 @@
 //!
 //! Only the server shows a certificate, that of the catalog; who calls is told by what it says, such as a token,
 //! and that is not our affair. Without certificates both ends stay on this machine.
+use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use hyper::body::Body;
+use hyper::service::{Service, service_fn};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::AsyncBufReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_stream::StreamExt;
 
 use crate::HANDSHAKE_MAX;
 use crate::connection::{self, Io};
@@ -18,6 +25,10 @@ use crate::identity::Identity;
 use crate::name::Name;
 use crate::tls::{self, Protocol};
 use crate::trust::Trust;
+use crate::unproved::{Limits, Proof};
+
+/// From the first byte of a request to the end of its headers. They fit into one packet or two.
+pub const HEADERS_MAX: Duration = Duration::from_secs(5);
 
 /// A connection of which only its address is known.
 pub type Connection = connection::Connection<SocketAddr>;
@@ -32,8 +43,46 @@ pub async fn listen(
     identity: Option<&Identity>,
     refused: impl Fn(Option<SocketAddr>, &Refused) + Send + Sync + 'static,
 ) -> Result<(SocketAddr, Incoming), ListenError> {
+    door::check_plain(address, identity.is_none())?;
     let tls = identity.map(|identity| tls::server(identity, Protocol::Http));
-    door::open(address, identity.is_none(), Open { tls }, refused).await
+    door::open(address, Limits::SITE, Open { tls }, refused).await
+}
+
+/// The same without TLS on any address, for what everybody may see. No connection proves anything here: there are few at
+/// a time, and the oldest goes when more come.
+pub async fn listen_public(
+    address: SocketAddr,
+    refused: impl Fn(Option<SocketAddr>, &Refused) + Send + Sync + 'static,
+) -> Result<(SocketAddr, Incoming), ListenError> {
+    door::open(address, Limits::PUBLIC, Open { tls: None }, refused).await
+}
+
+/// Serves connections until there are no more: one request each, whose headers have to come within [`HEADERS_MAX`], and
+/// whose answer has to be read within `connection_max`. A [`Proof`] is found among the extensions of a request.
+pub async fn serve<S, B>(mut incoming: Incoming, connection_max: Duration, service: S)
+where
+    S: Service<Request<hyper::body::Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    while let Some(connection) = incoming.next().await {
+        let Ok(connection) = connection else { continue };
+        let (proof, service) = (connection.proof(), service.clone());
+        let service = service_fn(move |mut request| {
+            request.extensions_mut().insert(proof.clone());
+            service.call(request)
+        });
+        tokio::spawn(async move {
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX).keep_alive(false);
+            let served = http.serve_connection(TokioIo::new(connection), service);
+            // Whoever breaks off, speaks something else, or does not listen loses its own connection.
+            let _ = tokio::time::timeout(connection_max, served).await;
+        });
+    }
 }
 
 /// Connects to the API of a site, host:port; without trust only on this machine.
@@ -78,6 +127,7 @@ impl Greeter for Open {
         &self,
         stream: TcpStream,
         address: SocketAddr,
+        _: Proof,
     ) -> Result<(Box<dyn Io>, SocketAddr), Refused> {
         let Some(tls) = &self.tls else {
             let mut first = [0];

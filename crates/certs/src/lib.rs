@@ -12,6 +12,7 @@
 
 mod authority;
 mod connection;
+mod descriptors;
 mod dial;
 mod door;
 mod errors;
@@ -29,19 +30,22 @@ pub mod session;
 mod survey;
 pub mod tls;
 mod trust;
+mod unproved;
 
 pub use authority::{Authority, Issued, Validity};
 pub use connection::Io;
+pub use descriptors::raise_descriptors;
 pub use dial::ConnectError;
 pub use door::{ListenError, Refused};
 pub use errors::{IssueError, LoadError, NameError, PeerError, WriteError};
-pub use grpc::{Caller, Connection, Incoming, channel, listen};
+pub use grpc::{Caller, Connection, Incoming, admit, channel, listen};
 pub use identity::Identity;
 pub use inspect::{Date, Subject, inspect};
 pub use name::Name;
 pub use provider::{hmac_sha256, is_hmac_sha256, random, sha256};
 pub use survey::{Surveyed, survey};
 pub use trust::Trust;
+pub use unproved::Proof;
 
 use std::time::Duration;
 

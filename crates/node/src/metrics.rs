@@ -1,21 +1,29 @@
-//! Figures for Prometheus: what the shard shows, at the moment somebody asks.
+//! Figures for Prometheus: what the shard shows, not older than a second.
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use certs::{ListenError, Refused};
+use hyper_util::service::TowerToHyperService;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use replication::target::{PeerStatus, Standing};
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
-use tracing::error;
+use tokio::sync::{Mutex, oneshot};
 
 use crate::shard::{Order, PoolStatus, ReplicaStatus, Sender, ShardStatus, TargetStatus};
+
+/// How old an answer may be. Looking at all volumes takes the data plane's time, and Prometheus asks every 15 s or so.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// For a request and its answer, however slowly it is read.
+const CONNECTION_MAX: Duration = Duration::from_secs(10);
 
 const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -35,28 +43,49 @@ struct PeerLabel {
     replica: u64,
 }
 
-/// Serves `/metrics` until the process ends; the address that it has.
-pub async fn serve(at: SocketAddr, shard: Sender) -> std::io::Result<SocketAddr> {
-    let listener = TcpListener::bind(at).await?;
-    let bound = listener.local_addr()?;
-    let app = Router::new().route("/metrics", get(move || figures(shard.clone())));
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, app).await {
-            error!(%error, "figures are not served any more");
-        }
-    });
+/// Serves `/metrics` until the process ends; the address that it has. `refused` is told of connections that are turned away.
+pub async fn serve(
+    at: SocketAddr,
+    shard: Sender,
+    refused: impl Fn(Option<SocketAddr>, &Refused) + Send + Sync + 'static,
+) -> Result<SocketAddr, ListenError> {
+    let (bound, incoming) = certs::http::listen_public(at, refused).await?;
+    let figures = Arc::new(Figures { shard, last: Mutex::default() });
+    let answer = move || {
+        let figures = Arc::clone(&figures);
+        async move { figures.answer().await }
+    };
+    let app = TowerToHyperService::new(Router::new().route("/metrics", get(answer)));
+    tokio::spawn(certs::http::serve(incoming, CONNECTION_MAX, app));
     Ok(bound)
 }
 
-async fn figures(shard: Sender) -> Response {
-    let (tell, told) = oneshot::channel();
-    shard.send(Order::Status(Box::new(move |status| {
-        // Whoever asked may have gone.
-        let _ = tell.send(status);
-    })));
-    match told.await.ok().and_then(|status| render(&status).ok()) {
-        Some(text) => ([(header::CONTENT_TYPE, CONTENT)], text).into_response(),
-        None => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+/// What was last told, and when: however many ask, the data plane is asked once in [`FRESH`].
+struct Figures {
+    shard: Sender,
+    last: Mutex<Option<(Instant, String)>>,
+}
+
+impl Figures {
+    async fn answer(&self) -> Response {
+        // Those who ask at the same time wait for the one answer.
+        let mut last = self.last.lock().await;
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= FRESH) {
+            *last = self.ask().await.map(|text| (Instant::now(), text));
+        }
+        match &*last {
+            Some((_, text)) => ([(header::CONTENT_TYPE, CONTENT)], text.clone()).into_response(),
+            None => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        }
+    }
+
+    async fn ask(&self) -> Option<String> {
+        let (tell, told) = oneshot::channel();
+        self.shard.send(Order::Status(Box::new(move |status| {
+            // Whoever asked may have gone.
+            let _ = tell.send(status);
+        })));
+        render(&told.await.ok()?).ok()
     }
 }
 
@@ -211,42 +240,4 @@ fn log(registry: &mut Registry) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pool() -> PoolStatus {
-        PoolStatus {
-            name: "main".into(),
-            path: "pool".into(),
-            uuid: [1; 16],
-            format_version: 1,
-            sector: block::SectorSize::B4096,
-            size: block::ByteLen(100),
-            free: block::ByteLen(70),
-            reserve: block::ByteLen(7),
-            pending: block::ByteLen(0),
-            reclaimable: block::ByteLen(3),
-            mode: block::IoMode::Direct,
-            backend: "io_uring",
-            failed: Some("it is gone".into()),
-            counters: engine::Counters::default(),
-            replicas: 2,
-        }
-    }
-
-    #[test]
-    fn a_pool_is_shown_with_its_figures() {
-        let (replicas, targets) = (Vec::new(), Vec::new());
-        let status = ShardStatus { pools: vec![pool()], replicas, targets, lines: 0 };
-        let text = render(&status).unwrap();
-        for line in [
-            "# TYPE pollux_pool_free_bytes gauge",
-            "pollux_pool_free_bytes{pool=\"main\"} 70",
-            "pollux_pool_failed{pool=\"main\"} 1",
-            "pollux_log_lines_dropped_total 0",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
-        }
-        assert!(text.ends_with("# EOF\n"));
-    }
-}
+mod tests;

@@ -7,19 +7,31 @@ use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tonic::transport::server::Connected;
+use tonic::{Request, Status};
 
 use crate::connection::{self, Io};
 use crate::door::{self, Greeter, ListenError, Refused};
 use crate::identity::Identity;
 use crate::name::Name;
 use crate::tls::{self, Protocol};
+use crate::unproved::{Limits, Proof};
 
 /// Who sent a request; found among its extensions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     pub address: SocketAddr,
     /// Proved by a certificate. `None`: the connection is plain, and from this machine.
     pub name: Option<Name>,
+    proof: Proof,
+}
+
+/// For servers of gRPC, as an interceptor: a plain connection, which has no certificate to show, counts as proved when
+/// its first request has come. Until then it can be evicted.
+pub fn admit(request: Request<()>) -> Result<Request<()>, Status> {
+    match request.extensions().get::<Caller>().is_none_or(|caller| caller.proof.accept()) {
+        true => Ok(request),
+        false => Err(Status::unavailable("too many connections are served: try again")),
+    }
 }
 
 pub type Connection = connection::Connection<Caller>;
@@ -42,8 +54,9 @@ pub async fn listen(
     identity: Option<&Identity>,
     refused: impl Fn(Option<SocketAddr>, &Refused) + Send + Sync + 'static,
 ) -> Result<(SocketAddr, Incoming), ListenError> {
+    door::check_plain(address, identity.is_none())?;
     let tls = identity.map(|identity| tls::server(identity, Protocol::Grpc));
-    door::open(address, identity.is_none(), Mutual { tls }, refused).await
+    door::open(address, Limits::SITE, Mutual { tls }, refused).await
 }
 
 struct Mutual {
@@ -57,15 +70,19 @@ impl Greeter for Mutual {
         &self,
         stream: TcpStream,
         address: SocketAddr,
+        proof: Proof,
     ) -> Result<(Box<dyn Io>, Caller), Refused> {
         let Some(tls) = &self.tls else {
             first_words(&stream).await?;
-            return Ok((Box::new(stream), Caller { address, name: None }));
+            return Ok((Box::new(stream), Caller { address, name: None, proof }));
         };
         let handshake = TlsAcceptor::from(tls.clone()).accept(stream);
         let stream = handshake.await.map_err(Refused::Handshake)?;
         let name = tls::peer_name(stream.get_ref().1)?;
-        Ok((Box::new(stream), Caller { address, name: Some(name) }))
+        match proof.accept() {
+            true => Ok((Box::new(stream), Caller { address, name: Some(name), proof })),
+            false => Err(Refused::TooMany),
+        }
     }
 }
 

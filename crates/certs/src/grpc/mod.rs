@@ -7,4 +7,4 @@ mod call;
 mod listen;
 
 pub use call::channel;
-pub use listen::{Caller, Connection, Incoming, listen};
+pub use listen::{Caller, Connection, Incoming, admit, listen};

@@ -8,9 +8,8 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use certs::Proof;
 use hyper_util::service::TowerToHyperService;
-use tokio_stream::StreamExt;
 
 use super::error::{ApiError, Code};
 use super::openapi;
@@ -65,6 +64,10 @@ async fn let_in(State(guard): State<Guard>, request: Request, next: Next) -> Res
     let shown = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
     let role = shown.and_then(|token| guard.controller.role_of(token));
     let refused = match (shown, role) {
+        // From now on its connection is not one of those that the listener may evict.
+        (_, Some(_)) if request.extensions().get::<Proof>().is_some_and(|it| !it.accept()) => {
+            ApiError::new(Code::Unavailable, "too many connections are served: try again")
+        }
         (_, Some(role)) if role >= guard.role => return next.run(request).await,
         (_, Some(role)) => {
             let needed = guard.role;
@@ -86,16 +89,6 @@ async fn let_in(State(guard): State<Guard>, request: Request, next: Next) -> Res
 }
 
 /// Serves connections until there are no more.
-pub async fn serve(router: Router, mut incoming: certs::http::Incoming) {
-    while let Some(connection) = incoming.next().await {
-        let Ok(connection) = connection else { continue };
-        let service = TowerToHyperService::new(router.clone());
-        tokio::spawn(async move {
-            let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new()).keep_alive(false);
-            let served = http.serve_connection(TokioIo::new(connection), service);
-            // Whoever breaks off, speaks something else, or does not listen loses its own connection.
-            let _ = tokio::time::timeout(CONNECTION_MAX, served).await;
-        });
-    }
+pub async fn serve(router: Router, incoming: certs::http::Incoming) {
+    certs::http::serve(incoming, CONNECTION_MAX, TowerToHyperService::new(router)).await;
 }

@@ -11,6 +11,7 @@ use certs::{Identity, Incoming, ListenError, LoadError, Refused};
 use proto::v1::catalog_server::CatalogServer;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tracing::warn;
 
@@ -80,12 +81,16 @@ pub async fn serve(
     ready: impl FnOnce(SocketAddr) -> io::Result<()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    if let Err(error) = certs::raise_descriptors() {
+        eprintln!("catalog: the limit of descriptors stays as it is: {error}");
+    }
     let (address, incoming) = listen(options).await?;
     let file = Arc::new(CatalogFile::open(&options.file)?);
     let running = writer::start(file.clone()).map_err(ServeError::Start)?;
     let writer = running.writer.clone();
     let service = Service::new(file, running.writer, running.news);
     let service = CatalogServer::new(service).max_decoding_message_size(REQUEST_MAX);
+    let service = InterceptedService::new(service, certs::admit);
     let (closing, closed) = tokio::sync::oneshot::channel();
     let server = Server::builder()
         .http2_keepalive_interval(Some(ALIVE_EVERY))

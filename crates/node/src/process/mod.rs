@@ -20,9 +20,9 @@ use mio::Poll;
 use proto::catalog_client::Client;
 use proto::v1::node_admin_server::NodeAdminServer;
 use replication::words::NodeId;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::sync::mpsc;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tracing::{error, info, warn};
 
@@ -116,7 +116,9 @@ pub async fn serve(
     let place = topology(&options.name, &options.topology)?;
     let identity = options.tls.as_deref().map(Identity::load).transpose()?;
     check_identity(&options, identity.as_ref())?;
-    raise_descriptors();
+    if let Err(error) = certs::raise_descriptors() {
+        warn!(%error, "the limit of descriptors stays as it is");
+    }
     let memory = Arc::new(Memory::open(&options.state)?);
     let failures = Failures::open(&options.state)?;
     let poll = Poll::new()?;
@@ -124,9 +126,13 @@ pub async fn serve(
     let (report, reports) = mpsc::unbounded_channel();
     let tls = identity.as_ref().map(|identity| Sessions::new(identity, Protocol::Peer));
     let mut data = data::start(&options, failures.clone(), tls, poll, orders, report)?;
-    let (admin, incoming) = certs::listen(options.admin, identity.as_ref(), complaining()).await?;
+    let refused = complaining("admin", "an administrator is refused");
+    let (admin, incoming) = certs::listen(options.admin, identity.as_ref(), refused).await?;
     let metrics = match options.metrics {
-        Some(at) => Some(crate::metrics::serve(at, shard.clone()).await?),
+        Some(at) => {
+            let refused = complaining("metrics", "a connection for figures is closed");
+            Some(crate::metrics::serve(at, shard.clone(), refused).await?)
+        }
         None => None,
     };
     let addresses =
@@ -148,7 +154,7 @@ pub async fn serve(
     tokio::spawn(resume(Arc::clone(&books), shard.clone(), options.id));
 
     let service = Admin::new(options.id, identity, shard.clone(), books, fence);
-    let service = NodeAdminServer::new(service);
+    let service = InterceptedService::new(NodeAdminServer::new(service), certs::admit);
     let server = Server::builder()
         .http2_keepalive_interval(Some(ALIVE_WITHIN))
         .http2_keepalive_timeout(Some(ALIVE_WITHIN))
@@ -177,13 +183,16 @@ pub async fn serve(
 }
 
 /// Tells the log of callers that are refused, and no flood of them.
-fn complaining() -> impl Fn(Option<SocketAddr>, &Refused) + Send + Sync + 'static {
+fn complaining(
+    kind: &'static str,
+    message: &'static str,
+) -> impl Fn(Option<SocketAddr>, &Refused) + Send + Sync + 'static {
     let complaints = Mutex::new(Complaints::default());
     move |from, why| {
         let what = format!("{:?} {why}", from.map(|from| from.ip()));
         let mut complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = complaints.due("admin", &what, clock::now()) {
-            warn!(?from, %why, before, "an administrator is refused");
+        if let Some(before) = complaints.due(kind, &what, clock::now()) {
+            warn!(?from, %why, before, "{message}");
         }
     }
 }
@@ -197,16 +206,6 @@ fn check_identity(options: &Options, identity: Option<&Identity>) -> Result<(), 
             Err(ServeError::OtherName { found: name.clone(), id: options.id })
         }
         _ => Ok(()),
-    }
-}
-
-/// As many descriptors as the system lets us have: connections and pools take one or two each, and the
-/// usual limit is meant for programs with a few.
-fn raise_descriptors() {
-    let now = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: now.maximum, maximum: now.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, wanted) {
-        warn!(%error, ?now, "the limit of descriptors stays as it is");
     }
 }
 
