@@ -89,6 +89,20 @@ impl Worries {
         (worry.why, worry.again) = (why, now + worry.pause);
     }
 
+    /// Forgets everything about objects that are gone.
+    fn keep(
+        &mut self,
+        is_volume: impl Fn(&str) -> bool,
+        is_there: impl Fn(v1::Kind, &str) -> bool,
+    ) {
+        self.of.retain(|(kind, name), _| {
+            v1::Kind::try_from(*kind).is_ok_and(|kind| is_there(kind, name))
+        });
+        self.touched.retain(|name, _| is_volume(name));
+        self.reliefs.retain(|name, _| is_volume(name));
+        self.ill.retain(|uid, _| is_volume(&crate::hex::encode(uid)));
+    }
+
     fn relieved(&mut self, volume: &str, now: Instant) {
         let relief = Relief::after(self.reliefs.get(volume).copied(), now);
         self.reliefs.insert(volume.into(), relief);
@@ -136,11 +150,26 @@ impl Controller {
         self.worries().of.get(&(i32::from(kind), name.into())).map(|worry| worry.why.clone())
     }
 
+    /// Nothing is remembered of objects that the catalog does not have any more.
+    fn forget_what_is_gone(&self) {
+        let is_volume = |id: &str| self.books.get::<v1::Volume>(id).is_some();
+        let is_node = |id: &str| self.books.get::<v1::Node>(id).is_some();
+        let mut chronicle = self.chronicle.lock().unwrap_or_else(PoisonError::into_inner);
+        chronicle.forget("volume", is_volume);
+        chronicle.forget("node", is_node);
+        chronicle.forget("pool", |id| id.split_once('/').is_some_and(|(node, _)| is_node(node)));
+        drop(chronicle);
+        self.worries().keep(is_volume, |kind, name| match kind {
+            v1::Kind::Volume => is_volume(name),
+            v1::Kind::Snapshot => self.books.get::<v1::VolumeSnapshot>(name).is_some(),
+            v1::Kind::Group => self.books.get::<v1::VolumeGroup>(name).is_some(),
+            v1::Kind::GroupSnapshot => self.books.get::<v1::VolumeGroupSnapshot>(name).is_some(),
+            _ => false,
+        });
+    }
+
     fn look_at_all(self: &Arc<Self>, working: &mut JoinSet<()>) {
-        let uid = |id: &str| self.books.get::<v1::Volume>(id).is_some();
-        self.chronicle.lock().unwrap_or_else(PoisonError::into_inner).forget("volume", uid);
-        self.worries().touched.retain(|name, _| uid(name));
-        self.worries().reliefs.retain(|name, _| uid(name));
+        self.forget_what_is_gone();
         for volume in self.books.all::<v1::Volume>() {
             let Some(need) = self.need_of(&volume) else {
                 // What it could not get before it does not need any more.
@@ -369,3 +398,6 @@ impl Controller {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,6 +50,9 @@ mod tests {
         assert_eq!(status_of(&busy).code(), Code::Unavailable);
         let full = Refusal::Store(StoreError::NoSpace);
         assert_eq!(status_of(&full).code(), Code::ResourceExhausted);
+        let clones = status_of(&Refusal::Command(CommandError::TooManyClones));
+        assert_eq!(clones.code(), Code::ResourceExhausted);
+        assert!(clones.message().contains("at most 32 clones"), "{clones:?}");
         let pool = Refusal::UnknownPool { pool: "fast".into() };
         assert!(status_of(&pool).message().contains("`fast`"));
     }

@@ -46,8 +46,8 @@ pub struct Books {
     copy: Mutex<Copy>,
     /// Turns true when everything was told once.
     current: watch::Sender<bool>,
-    /// Runs of targets that were answered: only the first answer may come from memory.
-    answered: Mutex<BTreeSet<Boot>>,
+    /// Runs of targets that have asked and not stopped: only the first answer may come from memory.
+    asking: Mutex<BTreeSet<Boot>>,
 }
 
 impl Books {
@@ -58,7 +58,7 @@ impl Books {
             memory,
             copy: Mutex::default(),
             current: watch::Sender::new(false),
-            answered: Mutex::default(),
+            asking: Mutex::default(),
         }
     }
 
@@ -159,9 +159,23 @@ impl Books {
         known.collect()
     }
 
+    /// A run of a target asks; whether that is its first question.
+    pub fn asked(&self, run: Boot) -> bool {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner).insert(run)
+    }
+
+    /// It has stopped, and asks nothing more.
+    pub fn stopped(&self, run: Boot) {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+    }
+
+    #[cfg(test)]
+    pub fn runs_that_ask(&self) -> usize {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// What a target asks. `None`: the catalog could not answer; the target asks again by itself.
-    pub async fn answer(&self, name: &str, run: Boot, ask: CatalogAsk) -> Option<CatalogAnswer> {
-        let first = self.answered.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+    pub async fn answer(&self, name: &str, first: bool, ask: CatalogAsk) -> Option<CatalogAnswer> {
         let is_get = matches!(ask, CatalogAsk::Get);
         let answered = match ask {
             CatalogAsk::Get => self.get(name).await,

@@ -225,11 +225,16 @@ async fn take_reports(
                 }
                 continue;
             }
-            Report::Stopped { .. } => continue,
+            // Behind its last question: reports keep their order.
+            Report::Stopped { run, .. } => {
+                books.stopped(run);
+                continue;
+            }
         };
+        let first = books.asked(run);
         let (books, shard) = (Arc::clone(&books), shard.clone());
         tokio::spawn(async move {
-            if let Some(answer) = books.answer(&name, run, ask).await {
+            if let Some(answer) = books.answer(&name, first, ask).await {
                 shard.send(Order::Catalog { volume, run, answer });
             }
         });
@@ -255,3 +260,6 @@ async fn resume(books: Arc<Books>, shard: Sender, node: NodeId) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -162,6 +162,7 @@ pub enum Report {
     },
     Stopped {
         volume: VolumeUid,
+        run: Boot,
         reason: Stopped,
     },
     /// Its device may have lost what it completed: that has to outlive this process (P8).

@@ -283,7 +283,8 @@ impl Shard {
         for reply in target.commands.into_values() {
             reply.refuse(Refusal::NoTarget);
         }
-        (self.report)(Report::Stopped { volume: target.record.uid, reason: reason.clone() });
+        let (volume, run) = (target.record.uid, target.run);
+        (self.report)(Report::Stopped { volume, run, reason: reason.clone() });
         if let Stopped::Outnumbered { promised } = reason {
             let above = Start::of(promised.term);
             if let Err(refusal) = self.start_target(target.record, Begin::Granted, above) {
