@@ -349,3 +349,33 @@ async fn nothing_is_full_before_every_node_was_heard_of() {
     assert!(refused.message.contains("heard of"), "{refused}");
     assert!(client.volumes("", 0).await.unwrap().items.is_empty());
 }
+
+#[tokio::test]
+async fn too_few_nodes_are_told_with_the_reason_of_each() {
+    let control = control().await;
+    let _nodes = control.nodes(2).await;
+    let client = control.client(&control.token);
+    client.cordon_node("node-2", true).await.unwrap();
+    let wanted =
+        NewVolume { name: "db".into(), size: 1 << 20, replicas: Some(3), ..NewVolume::default() };
+    let refused = client.create_volume(&wanted).await.unwrap_err();
+    assert_eq!(refused.code, Code::OutOfSpace, "{refused}");
+    let sentence =
+        "needs 3 nodes, and only `node-1` qualifies: `node-2` is cordoned; start or add nodes";
+    assert!(refused.message.contains(sentence), "{refused}");
+}
+
+/// Protects from a list that shows nothing right after something was made: the node's own count may be old.
+#[tokio::test]
+async fn nodes_and_pools_have_what_the_catalog_says() {
+    let control = control().await;
+    let _nodes = control.nodes(2).await;
+    control.volume("db", None).await;
+    let client = control.client(&control.token);
+    let nodes = client.nodes().await.unwrap().items;
+    let counts: Vec<(u64, u64)> = nodes.iter().map(|it| (it.replicas, it.targets)).collect();
+    assert_eq!(counts, [(1, 1), (0, 0)]);
+    let pools = client.pools().await.unwrap().items;
+    let counts: Vec<u64> = pools.iter().map(|it| it.replicas).collect();
+    assert_eq!(counts, [1, 0]);
+}

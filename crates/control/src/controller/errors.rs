@@ -72,3 +72,20 @@ impl From<Status> for ApiError {
         from_node(&status)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Protects from a limit that is met and not named.
+    #[test]
+    fn a_limit_that_a_node_names_reaches_the_caller_of_the_api_and_of_csi() {
+        let why = "a volume has at most 32 clones; delete some of them";
+        let error = ApiError::from(StepError::from(Status::resource_exhausted(why)));
+        assert_eq!(error.code, Code::OutOfSpace);
+        assert!(error.message.ends_with(why), "{}", error.message);
+        let status = crate::csi::status::refused(error);
+        assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+        assert!(status.message().ends_with(why), "{status:?}");
+    }
+}

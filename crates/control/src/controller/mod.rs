@@ -12,7 +12,7 @@
 //! | `snapshots`, `groups`, `cut` | snapshots, groups, and the cut over several volumes |
 //! | `nodes`, `tokens` | nodes and pools; who may use the API |
 //! | `care`, `need` | level-triggered: what everything needs next |
-//! | `placement`, `room` | where replicas go, and what is left |
+//! | `placement`, `room`, `no_room` | where replicas go, what is left, and why it is not enough |
 //! | `presence`, `beats`, `books` | what is known of nodes, and of the catalog |
 //! | `busy` | one operation at a time for each object |
 //! | `view`, `states` | objects as the API tells them, and how they are |
@@ -27,6 +27,7 @@ mod groups;
 mod hosts;
 mod names;
 mod need;
+mod no_room;
 mod nodes;
 mod placement;
 mod presence;

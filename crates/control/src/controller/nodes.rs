@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use proto::v1;
 
+use super::books::Known;
 use super::placement::NODE_KEY;
 use super::states;
 use super::{Answer, Controller};
@@ -24,7 +25,10 @@ impl Controller {
     fn show_node(&self, node: &v1::Node) -> Node {
         let presence = self.pulse.presence(node.id, Instant::now());
         let trouble = self.pulse.trouble(node.id);
-        let beat = self.pulse.beat(node.id);
+        let volumes = self.books.all::<v1::Volume>();
+        let serves = |it: &&Known<v1::Volume>| {
+            it.quorum.as_ref().is_some_and(|quorum| quorum.holder == node.id)
+        };
         let state = states::of_node(node, presence, &trouble, self.settings.grace);
         let mut topology = node.topology.clone();
         topology.insert(NODE_KEY.into(), node.name.clone());
@@ -38,13 +42,15 @@ impl Controller {
             peers: node.peer_address.clone(),
             iscsi: node.iscsi_address.clone(),
             nbd: node.nbd_address.clone(),
-            replicas: beat.as_ref().map_or(0, |beat| beat.replicas),
-            targets: beat.as_ref().map_or(0, |beat| beat.targets),
+            // As the catalog has it: what a node said last may be a second old.
+            replicas: placed(&volumes, |place| place.node == node.id),
+            targets: volumes.iter().filter(serves).count() as u64,
         }
     }
 
     pub fn pools(&self) -> Page<Pool> {
         let mut items = Vec::new();
+        let volumes = self.books.all::<v1::Volume>();
         for node in self.books.all::<v1::Node>() {
             let presence = self.presence(node.id);
             let Some(beat) = self.pulse.beat(node.id) else { continue };
@@ -61,7 +67,7 @@ impl Controller {
                     free: pool.free,
                     reserved: pool.reserved,
                     reclaimable: pool.reclaimable,
-                    replicas: pool.replicas,
+                    replicas: placed(&volumes, |it| it.node == node.id && it.pool == pool.name),
                     direct_io: pool.io_mode() == v1::IoMode::Direct,
                 });
             }
@@ -90,7 +96,7 @@ impl Controller {
             let message = format!("the node `{}` is there: stop it first", found.name);
             return Err(ApiError::new(Code::InUse, message));
         }
-        let in_use = |it: &&super::books::Known<v1::Volume>| !it.deleting && needs(it, found.id);
+        let in_use = |it: &&Known<v1::Volume>| !it.deleting && needs(it, found.id);
         let volumes = self.books.all::<v1::Volume>();
         let names = volumes.iter().filter(in_use).map(|it| it.name.as_str());
         let names: Vec<&str> = names.take(NAMED).collect();
@@ -125,6 +131,12 @@ impl Controller {
         })
         .await
     }
+}
+
+/// Replicas in some places.
+fn placed(volumes: &[Known<v1::Volume>], is_there: impl Fn(&v1::Place) -> bool) -> u64 {
+    let places = volumes.iter().flat_map(|volume| &volume.places);
+    places.filter(|place| is_there(place)).count() as u64
 }
 
 /// Volumes that are named in an error.

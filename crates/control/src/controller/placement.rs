@@ -1,6 +1,7 @@
 //! Where replicas go: on different nodes, where the topology allows, the least used pools first. No IO.
 use std::collections::BTreeSet;
 
+use super::no_room::Unfit;
 use crate::api::types::Pairs;
 
 /// Of which every node has one value: its name.
@@ -50,27 +51,9 @@ pub struct Wanted {
     pub used_values: BTreeSet<String>,
 }
 
-/// There are not enough pools; why the others will not do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoRoom {
-    pub need: usize,
-    pub have: usize,
-    /// No pool is too small: there are too few nodes, or the topology leaves too few.
-    pub only_full: bool,
-}
-
-impl std::fmt::Display for NoRoom {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let NoRoom { need, have, only_full } = self;
-        write!(f, "{need} replicas need as many nodes, and {have} will do: ")?;
-        match only_full {
-            true => f.write_str("the pools of others have no room; add pools or nodes, or delete volumes"),
-            false => f.write_str(
-                "others are away, cordoned, or not where the volume may be; start nodes, or ask for fewer replicas",
-            ),
-        }
-    }
-}
+/// There are not enough pools on different nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooFew;
 
 fn has_all(topology: &Pairs, pairs: &Pairs) -> bool {
     pairs.iter().all(|(key, value)| topology.get(key) == Some(value))
@@ -78,10 +61,34 @@ fn has_all(topology: &Pairs, pairs: &Pairs) -> bool {
 
 impl Wanted {
     fn allows(&self, candidate: &Candidate) -> bool {
-        let is_pool = self.pools.is_empty() || self.pools.contains(&candidate.pool);
-        let is_there = self.accessible.is_empty()
-            || self.accessible.iter().any(|pairs| has_all(&candidate.topology, pairs));
-        is_pool && is_there && !self.taken.contains(&candidate.node)
+        self.has_pool(candidate)
+            && self.has_place(candidate)
+            && !self.taken.contains(&candidate.node)
+    }
+
+    fn has_pool(&self, candidate: &Candidate) -> bool {
+        self.pools.is_empty() || self.pools.contains(&candidate.pool)
+    }
+
+    fn has_place(&self, candidate: &Candidate) -> bool {
+        self.accessible.is_empty()
+            || self.accessible.iter().any(|pairs| has_all(&candidate.topology, pairs))
+    }
+
+    /// Why a node that has these pools gets no replica; `None`: it may.
+    pub fn rejects(&self, pools: &[&Candidate]) -> Option<Unfit> {
+        let named: Vec<_> = pools.iter().filter(|it| self.has_pool(it)).collect();
+        if named.is_empty() {
+            return Some(Unfit::NoPool);
+        }
+        if !named.iter().any(|it| self.has_place(it)) {
+            return Some(Unfit::Elsewhere);
+        }
+        if named.iter().any(|it| self.fits(it)) {
+            return None;
+        }
+        let left = named.iter().filter(|it| it.free > 0).map(|it| it.left()).max();
+        Some(Unfit::Full { left: left.unwrap_or(0) })
     }
 
     fn fits(&self, candidate: &Candidate) -> bool {
@@ -100,7 +107,7 @@ impl Wanted {
 }
 
 /// Nodes and pools for as many replicas as are wanted.
-pub fn choose(candidates: &[Candidate], wanted: &Wanted) -> Result<Vec<(u64, String)>, NoRoom> {
+pub fn choose(candidates: &[Candidate], wanted: &Wanted) -> Result<Vec<(u64, String)>, TooFew> {
     let mut chosen: Vec<(u64, String)> = Vec::new();
     let mut values = wanted.used_values.clone();
     while chosen.len() < wanted.count {
@@ -112,18 +119,12 @@ pub fn choose(candidates: &[Candidate], wanted: &Wanted) -> Result<Vec<(u64, Str
             (is_used, wanted.preference(it), it.use_in_millionths(), it.node, it.pool.clone())
         };
         let Some(best) = candidates.iter().filter(free).min_by_key(rank) else {
-            return Err(no_room(candidates, wanted, chosen.len()));
+            return Err(TooFew);
         };
         values.extend(wanted.value(best).cloned());
         chosen.push((best.node, best.pool.clone()));
     }
     Ok(chosen)
-}
-
-fn no_room(candidates: &[Candidate], wanted: &Wanted, have: usize) -> NoRoom {
-    let nodes: BTreeSet<u64> =
-        candidates.iter().filter(|it| wanted.allows(it)).map(|it| it.node).collect();
-    NoRoom { need: wanted.count, have, only_full: nodes.len() >= wanted.count }
 }
 
 /// How large a volume with so many replicas can be, and what all of them may take together.

@@ -1,9 +1,12 @@
 //! How much room there is, and where.
 use std::collections::{BTreeMap, BTreeSet};
 
+use block::ByteLen;
 use proto::v1;
 
+use super::no_room::{NoRoom, Unfit};
 use super::placement::{self, Candidate, NODE_KEY, Wanted};
+use super::presence::Presence;
 use super::shape::{REPLICAS_DEFAULT, Shape, check_replicas};
 use super::{Answer, Controller};
 use crate::api::types::{Capacity, CapacityQuery};
@@ -36,7 +39,9 @@ impl Controller {
     }
 
     pub(super) fn choose(&self, wanted: &Wanted) -> Answer<Vec<(u64, String)>> {
-        placement::choose(&self.candidates(), wanted).map_err(|no_room| {
+        let candidates = self.candidates();
+        placement::choose(&candidates, wanted).map_err(|_| {
+            let no_room = self.no_room(&candidates, wanted);
             // A node that was not heard of yet may have the room: nothing is known to be full.
             match self.has_heard_of_all() {
                 true => ApiError::new(Code::OutOfSpace, no_room.to_string()),
@@ -46,6 +51,37 @@ impl Controller {
                 }
             }
         })
+    }
+
+    /// Why there are too few nodes: each that does not qualify, with its reason.
+    fn no_room(&self, candidates: &[Candidate], wanted: &Wanted) -> NoRoom {
+        let (mut fit, mut unfit) = (Vec::new(), Vec::new());
+        for node in self.books.all::<v1::Node>() {
+            let pools: Vec<&Candidate> =
+                candidates.iter().filter(|it| it.node == node.id).collect();
+            let why = match self.presence(node.id) {
+                _ if wanted.taken.contains(&node.id) => Some(Unfit::Holds),
+                Presence::Away { .. } => Some(Unfit::Away),
+                Presence::Unknown => Some(Unfit::Unknown),
+                Presence::Here if node.cordoned => Some(Unfit::Cordoned),
+                Presence::Here if pools.is_empty() => Some(self.without_pool(node.id)),
+                Presence::Here => wanted.rejects(&pools),
+            };
+            match why {
+                Some(why) => unfit.push((node.name.clone(), why)),
+                None => fit.push(node.name.clone()),
+            }
+        }
+        NoRoom { need: wanted.count, size: wanted.size, fit, unfit }
+    }
+
+    fn without_pool(&self, node: u64) -> Unfit {
+        let beat = self.pulse.beat(node);
+        let mut pools = beat.iter().flat_map(|beat| &beat.pools);
+        match pools.find(|pool| pool.state() == v1::PoolState::Failed) {
+            Some(pool) => Unfit::PoolFailed { pool: pool.name.clone() },
+            None => Unfit::NoPool,
+        }
     }
 
     /// Pools that are open, in nodes that are there and may have more.
@@ -90,8 +126,11 @@ impl Controller {
             if let Some(room) = room.filter(|room| *room < more) {
                 let pool = &place.pool;
                 let message = format!(
-                    "the pool `{pool}` of node {} has room for {room} more bytes, and {more} are needed",
-                    place.node
+                    "the pool `{pool}` of `{}` has room for {} more, and {} are needed: add space to it \
+                     (`pollux disk grow`), or delete volumes",
+                    self.node_name(place.node),
+                    ByteLen(room),
+                    ByteLen(more)
                 );
                 return Err(ApiError::new(Code::OutOfSpace, message));
             }

@@ -281,7 +281,14 @@ impl Controller {
     ) -> Answer<Extents> {
         let of = snapshot.volume.clone().unwrap_or_default();
         let volume = self.find::<v1::Volume>(&of.name)?;
-        let mut last = ApiError::new(Code::Unavailable, "no node with a replica of it is there");
+        let nodes: Vec<String> =
+            volume.places.iter().map(|place| format!("`{}`", self.node_name(place.node))).collect();
+        let message = format!(
+            "the snapshot `{}` is on {}, which cannot be reached: start one of them",
+            snapshot.name,
+            nodes.join(", ")
+        );
+        let mut last = ApiError::new(Code::Unavailable, message);
         for place in &volume.places {
             let node = self.books.node(place.node).filter(|it| self.presence(it.id).is_here());
             let Some(node) = node else { continue };

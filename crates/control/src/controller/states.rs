@@ -246,8 +246,13 @@ pub fn of_pool(pool: &v1::Pool, node: &str, presence: Presence) -> State {
         PoolState::Failed => {
             let why = pool.failed.clone().unwrap_or_default();
             state(Health::Offline, "Failed", format!("its device failed: {why}"))
-                .next("its replicas are replaced")
-                .advice("replace the device")
+                .next("its replicas are placed in other pools, as far as there is room")
+                .advice(format!(
+                    "look at the device {} and at the kernel's log on `{node}`. If the device works, start `{node}` \
+                     again, which opens the pool anew; if not, replace the device, make a pool on it \
+                     (`pollux disk create`), and start `{node}` with that",
+                    pool.path
+                ))
         }
         PoolState::Unspecified => state(Health::Pending, "Unknown", "it says nothing of itself"),
     }

@@ -127,12 +127,21 @@ impl Controller {
         for other in self.books.all::<v1::Volume>() {
             *load.entry(other.quorum.as_ref().map_or(0, |it| it.holder)).or_default() += 1;
         }
-        let here = volume.places.iter().filter(votes).map(|place| place.node);
-        let here = here.filter(|node| self.presence(*node).is_here() && Some(*node) != not);
-        let best = here.min_by_key(|node| (load.get(node).copied().unwrap_or(0), *node));
-        best.and_then(|node| self.books.node(node)).ok_or_else(|| {
-            let message =
-                format!("no node with a replica of `{}` that votes is there", volume.name);
+        let voters = volume.places.iter().filter(votes).map(|place| place.node);
+        let voters: Vec<u64> = voters.collect();
+        let here = voters.iter().filter(|node| self.presence(**node).is_here());
+        let here = here.filter(|node| Some(**node) != not);
+        let best = here.min_by_key(|node| (load.get(node).copied().unwrap_or(0), **node));
+        best.and_then(|node| self.books.node(*node)).ok_or_else(|| {
+            let missing = |node: &&u64| !self.presence(**node).is_here() || Some(**node) == not;
+            let missing = voters.iter().filter(missing);
+            let names: Vec<String> =
+                missing.map(|node| format!("`{}`", self.node_name(*node))).collect();
+            let message = format!(
+                "no node can serve `{}`: its replicas that vote are on {}, which cannot be reached; start one of them",
+                volume.name,
+                names.join(", ")
+            );
             ApiError::new(Code::Unavailable, message)
         })
     }

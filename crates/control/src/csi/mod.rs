@@ -20,7 +20,7 @@ mod secrets;
 mod serve;
 mod site;
 mod socket;
-mod status;
+pub(crate) mod status;
 mod topology;
 
 pub use answers::context;

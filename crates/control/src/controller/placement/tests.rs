@@ -14,7 +14,7 @@ fn site() -> Vec<Candidate> {
     vec![candidate(1, "a", 50), candidate(2, "a", 10), candidate(3, "b", 20), candidate(4, "c", 90)]
 }
 
-fn nodes(chosen: Result<Vec<(u64, String)>, NoRoom>) -> Vec<u64> {
+fn nodes(chosen: Result<Vec<(u64, String)>, TooFew>) -> Vec<u64> {
     chosen.expect("there is room").into_iter().map(|(node, _)| node).collect()
 }
 
@@ -47,20 +47,22 @@ fn the_topology_and_the_pools_are_respected() {
     let wanted = Wanted { count: 1, size: 10, accessible: only("a"), ..Wanted::default() };
     assert_eq!(nodes(choose(&site(), &wanted)), [2]);
     let wanted = Wanted { count: 3, size: 10, accessible: only("a"), ..Wanted::default() };
-    let refused = choose(&site(), &wanted).expect_err("a has two nodes");
-    assert_eq!(refused, NoRoom { need: 3, have: 2, only_full: false });
+    assert_eq!(choose(&site(), &wanted), Err(TooFew), "a has two nodes");
+    let [.., third, _] = &site()[..] else { panic!("there are four") };
+    assert_eq!(wanted.rejects(&[third]), Some(Unfit::Elsewhere));
     let wanted = Wanted { count: 2, size: 5, preferred: only("c"), ..Wanted::default() };
     assert_eq!(nodes(choose(&site(), &wanted)), [4, 2]);
     let wanted = Wanted { count: 1, pools: vec!["ssd".into()], ..Wanted::default() };
     assert!(choose(&site(), &wanted).is_err());
+    assert_eq!(wanted.rejects(&[&site()[0]]), Some(Unfit::NoPool));
 }
 
 #[test]
 fn a_pool_without_room_is_not_chosen_and_that_is_said() {
     let wanted = Wanted { count: 4, size: 20, ..Wanted::default() };
-    let refused = choose(&site(), &wanted).expect_err("node 4 has 10 left");
-    assert_eq!(refused, NoRoom { need: 4, have: 3, only_full: true });
-    assert!(refused.to_string().contains("no room"), "{refused}");
+    assert_eq!(choose(&site(), &wanted), Err(TooFew), "node 4 has 10 left");
+    assert_eq!(wanted.rejects(&[&site()[3]]), Some(Unfit::Full { left: 10 }));
+    assert_eq!(wanted.rejects(&[&site()[2]]), None);
     let mut full = site();
     full[1].free = 0;
     let wanted = Wanted { count: 1, size: 1, ..Wanted::default() };

@@ -98,3 +98,16 @@ fn since_when_is_kept_until_the_reason_changes() {
     assert_eq!(chronicle.since("volume", "a", "QuorumLost", 30), 30);
     assert_eq!(chronicle.since("node", "a", "Away", 31), 20);
 }
+
+#[test]
+fn a_failed_pool_says_what_to_do() {
+    let mut pool = v1::Pool { name: "main".into(), path: "/dev/sdb".into(), ..Default::default() };
+    pool.set_state(PoolState::Failed);
+    pool.failed = Some("a flush failed".into());
+    let state = of_pool(&pool, "node-1", Presence::Here);
+    assert_eq!((state.health, state.reason.as_str()), (Health::Offline, "Failed"));
+    assert!(state.message.contains("a flush failed"), "{}", state.message);
+    for words in ["/dev/sdb", "start `node-1` again", "replace the device"] {
+        assert!(state.advice.contains(words), "{words}: {}", state.advice);
+    }
+}
