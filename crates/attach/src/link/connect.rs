@@ -78,15 +78,34 @@ pub fn connect(plan: &Plan) -> Result<Connected, HandshakeError> {
     let target = find(plan)?;
     let mut stream = dial(&target)?;
     let number = plan.identity.next_number();
-    let disk = handshake::go(&mut stream, &plan.identity, number)?;
+    let disk = possible(&target, handshake::go(&mut stream, &plan.identity, number)?)?;
     patient(&stream)?;
     Ok(Connected { stream, target, disk })
 }
 
 /// How the volume is, over a connection of its own that uses nothing.
-pub fn ask(plan: &Plan) -> Result<Disk, HandshakeError> {
-    let mut stream = dial(&find(plan)?)?;
-    handshake::info(&mut stream, &plan.identity)
+pub fn ask(plan: &Plan, known: Disk) -> Result<Disk, HandshakeError> {
+    let target = find(plan)?;
+    let mut stream = dial(&target)?;
+    let disk = possible(&target, handshake::info(&mut stream, &plan.identity)?)?;
+    same_block(known, disk, &target)?;
+    Ok(disk)
+}
+
+fn possible(target: &str, disk: Disk) -> Result<Disk, HandshakeError> {
+    match disk.problem() {
+        None => Ok(disk),
+        Some(problem) => Err(HandshakeError::Geometry { target: target.to_owned(), problem }),
+    }
+}
+
+/// A volume keeps its block size: what says another one is not this volume.
+pub fn same_block(known: Disk, now: Disk, target: &str) -> Result<(), HandshakeError> {
+    if known.block == now.block {
+        return Ok(());
+    }
+    let problem = format!("a block size of {}, where it was {}", now.block.0, known.block.0);
+    Err(HandshakeError::Geometry { target: target.to_owned(), problem })
 }
 
 fn find(plan: &Plan) -> Result<String, HandshakeError> {

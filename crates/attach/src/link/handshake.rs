@@ -1,5 +1,6 @@
 //! The first words with a target: who comes, the proof of it, and which volume.
 use std::io::{self, Read, Write};
+use std::ops::RangeInclusive;
 
 use block::ByteLen;
 use frontend::nbd::hello::{Hello, Nonce, Proof};
@@ -13,6 +14,14 @@ use super::connect::{Identity, Secret};
 
 /// Far more than any reply of ours has.
 const REPLY_MAX: u32 = 64 << 10;
+/// Replies to one option: far more than there are kinds of them. A target that never comes to an end is none of ours.
+const REPLIES_MAX: usize = 64;
+/// What of a target's words is told on.
+const WORDS_MAX: usize = 500;
+/// Block sizes that a volume can have.
+const BLOCK_SIZES: RangeInclusive<u64> = 512..=128 << 10;
+/// The largest volume that the engine's maps take.
+const SIZE_MAX: u64 = 128 << 40;
 const GREETING_LEN: usize = 18;
 const REPLY_HEAD_LEN: usize = 20;
 
@@ -27,6 +36,25 @@ pub struct Disk {
     pub flags: u16,
 }
 
+impl Disk {
+    /// What a target says is no invariant: devices are made of these numbers, and divided by them.
+    pub(super) fn problem(&self) -> Option<String> {
+        let (size, block) = (self.size.0, self.block.0);
+        if !block.is_power_of_two() || !BLOCK_SIZES.contains(&block) {
+            let (min, max) = BLOCK_SIZES.into_inner();
+            return Some(format!(
+                "a block size of {block}, which is no power of two from {min} to {max}"
+            ));
+        }
+        if size == 0 || size > SIZE_MAX || !size.is_multiple_of(block) {
+            return Some(format!(
+                "a size of {size} bytes, which is no multiple of its block size {block} from {block} to {SIZE_MAX}"
+            ));
+        }
+        None
+    }
+}
+
 #[derive(Debug, Error)]
 pub enum HandshakeError {
     #[error("it is not known where the volume is served: {reason}")]
@@ -37,6 +65,8 @@ pub enum HandshakeError {
     Broken(#[from] io::Error),
     #[error("what answers there is no target of ours: {0}")]
     Strange(String),
+    #[error("the target at {target} says that the volume has {problem}: it is not used")]
+    Geometry { target: String, problem: String },
     #[error("the target refused: {0}")]
     Refused(String),
     #[error("the target does not let this machine in: {0}")]
@@ -187,7 +217,7 @@ fn replies(
     option: u32,
     mut each: impl FnMut(u32, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    loop {
+    for _ in 0..REPLIES_MAX {
         let mut head = [0; REPLY_HEAD_LEN];
         stream.read_exact(&mut head)?;
         let (kind, len) = (u32_at(&head, 12), u32_at(&head, 16));
@@ -201,12 +231,18 @@ fn replies(
             option_reply::ERR_STAGE_LOST => return Err(HandshakeError::StageLost),
             option_reply::ERR_OLDER_CONNECTION => return Err(HandshakeError::Replaced),
             option_reply::ERR_POLICY => {
-                return Err(HandshakeError::Denied(String::from_utf8_lossy(&data).into_owned()));
+                return Err(HandshakeError::Denied(words(&data)));
             }
             refused if refused >> 31 == 1 => {
-                return Err(HandshakeError::Refused(String::from_utf8_lossy(&data).into_owned()));
+                return Err(HandshakeError::Refused(words(&data)));
             }
             kind => each(kind, &data)?,
         }
     }
+    Err(strange("its replies to an option do not end"))
+}
+
+/// They end in logs and messages.
+fn words(data: &[u8]) -> String {
+    String::from_utf8_lossy(data).chars().take(WORDS_MAX).collect()
 }

@@ -90,6 +90,7 @@ impl Link {
         let first = loop {
             match connect::connect(&plan) {
                 Ok(connected) => break connected,
+                Err(error @ HandshakeError::Geometry { .. }) => return Err(error),
                 Err(error) if error.is_final() || begun.elapsed() > within => return Err(error),
                 Err(_) => thread::sleep(PAUSE_MIN),
             }
@@ -129,7 +130,7 @@ impl Link {
 
     /// Asks the target how large the volume is by now.
     pub fn refresh(&self) -> Result<Disk, HandshakeError> {
-        let disk = connect::ask(&self.shared.plan)?;
+        let disk = connect::ask(&self.shared.plan, self.disk())?;
         let mut known = locked(&self.shared.disk);
         // A target that does not serve yet tells what it has on record; a volume never shrinks.
         known.size = known.size.max(disk.size);
@@ -266,7 +267,7 @@ impl Shared {
             if self.stopping.load(Ordering::SeqCst) {
                 return None;
             }
-            match connect::connect(&self.plan) {
+            match self.connect() {
                 Ok(connected) => return Some(connected),
                 Err(error) if error.is_final() => {
                     error!(%error, "the volume cannot be used any more by this attachment");
@@ -281,6 +282,12 @@ impl Shared {
                 }
             }
         }
+    }
+
+    fn connect(&self) -> Result<connect::Connected, HandshakeError> {
+        let connected = connect::connect(&self.plan)?;
+        connect::same_block(*locked(&self.disk), connected.disk, &connected.target)?;
+        Ok(connected)
     }
 
     /// Why there is no connection.

@@ -47,8 +47,17 @@ impl Failure {
     /// The error number that a program sees.
     pub fn errno(self) -> i32 {
         match self {
-            // Numbers of the protocol are those of Linux, as far as there are any.
-            Failure::Target(number) => i32::try_from(number).unwrap_or(libc::EIO),
+            // Those of the protocol, which are Linux' own. With a number that the kernel does not take for an error it
+            // would drop the whole answer, and whoever asked would wait for ever.
+            Failure::Target(number) => match number {
+                1 => libc::EPERM,
+                12 => libc::ENOMEM,
+                22 => libc::EINVAL,
+                28 => libc::ENOSPC,
+                75 => libc::EOVERFLOW,
+                95 => libc::EOPNOTSUPP,
+                _ => libc::EIO,
+            },
             Failure::TooLate | Failure::Ended => libc::EIO,
         }
     }

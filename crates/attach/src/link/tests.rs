@@ -7,7 +7,7 @@ use std::time::Duration;
 use block::{ByteLen, ByteOffset};
 
 use super::*;
-use target::{Mood, Target};
+use target::{Lie, Mood, Target};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -159,4 +159,63 @@ fn what_is_under_way_when_a_link_ends_fails() {
     let answer = ask(&link, write(0, 9));
     drop(link);
     assert_eq!(answer.recv_timeout(SOON), Ok(Err(Failure::Ended)));
+}
+
+/// Protects from a division by zero, and from devices that no kernel can have.
+#[test]
+fn what_no_volume_can_be_is_refused_at_once_and_by_name() {
+    const FINE: u64 = 1 << 20;
+    for (size, block, words) in [
+        (FINE, 0, "a block size of 0"),
+        (FINE, 1, "a block size of 1,"),
+        (FINE, 256, "a block size of 256"),
+        (FINE, 513, "a block size of 513"),
+        (FINE, 3 << 9, "a block size of 1536"),
+        (FINE, 256 << 10, "a block size of 262144"),
+        (FINE, u32::MAX, "a block size of 4294967295"),
+        (0, 512, "a size of 0 bytes"),
+        (FINE + 1, 512, "a size of 1048577 bytes"),
+        (FINE + 512, 4096, "a size of 1049088 bytes"),
+        (256 << 40, 4096, "a size of 281474976710656 bytes"),
+        (u64::MAX, 512, "a size of 18446744073709551615 bytes"),
+    ] {
+        let target = Target::start();
+        target.lie(Some(Lie::Geometry(size, block)));
+        let begun = Instant::now();
+        let refused = Link::open(plan(&target, SOON), SOON).err().expect(words).to_string();
+        assert!(refused.contains(words) && refused.contains(&target.address()), "{refused}");
+        assert!(begun.elapsed() < SOON / 2, "it does not get better by waiting");
+    }
+}
+
+#[test]
+fn a_target_that_says_something_else_later_is_not_used() {
+    let target = Target::start();
+    let link = Link::open(plan(&target, SOON), SOON).expect("it is there");
+    let before = link.disk();
+    target.lie(Some(Lie::Geometry(2 << 20, 0)));
+    let refused = link.refresh().expect_err("no volume is like this");
+    assert!(matches!(refused, HandshakeError::Geometry { .. }), "{refused}");
+    for block in [0, 4096] {
+        target.lie(Some(Lie::Geometry(2 << 20, block)));
+        // Ends the connection.
+        target.set(Mood::Well);
+        let answer = ask(&link, write(0, 9));
+        let begun = Instant::now();
+        while !matches!(link.state(), State::Away { reason, .. } if reason.contains("block size")) {
+            assert!(begun.elapsed() < SOON, "{:?}", link.state());
+            std::thread::yield_now();
+        }
+        assert_eq!(link.disk(), before);
+        target.lie(None);
+        assert_eq!(answer.recv_timeout(SOON), Ok(Ok(vec![])), "it is the volume again");
+    }
+}
+
+#[test]
+fn replies_that_do_not_end_are_ended() {
+    let target = Target::start();
+    target.lie(Some(Lie::Endless));
+    let refused = Link::open(plan(&target, SOON), Duration::ZERO).err().expect("it never ends");
+    assert!(refused.to_string().contains("do not end"), "{refused}");
 }

@@ -63,10 +63,10 @@ impl Attachment {
         let sectors = fs::read_to_string(format!("/sys/block/{name}/size"));
         let sectors =
             sectors.map_err(|error| WayError::System { what: "the disk's size", error })?;
-        let sectors: u64 = sectors.trim().parse().map_err(|_| {
+        let bytes = sectors.trim().parse::<u64>().ok().and_then(|count| count.checked_mul(512));
+        bytes.ok_or_else(|| {
             WayError::Iscsi(format!("the kernel says that {name} has {sectors:?} sectors"))
-        })?;
-        Ok(sectors * 512)
+        })
     }
 }
 

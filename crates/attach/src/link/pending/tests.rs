@@ -59,3 +59,14 @@ fn a_reply_to_what_was_given_up_does_not_outlive_its_connection() {
     assert_eq!(heads(&mut pending), 0);
     assert_eq!(pending.awaited(1), None);
 }
+
+/// Protects from a target that makes the kernel drop an answer: FUSE takes no number above 511.
+#[test]
+fn a_program_sees_only_errors_that_there_are() {
+    for (number, errno) in [(1, 1), (5, 5), (12, 12), (22, 22), (28, 28), (75, 75), (95, 95)] {
+        assert_eq!(Failure::Target(number).errno(), errno);
+    }
+    for number in [0, 2, 512, 4096, i32::MAX.unsigned_abs(), u32::MAX] {
+        assert_eq!(Failure::Target(number).errno(), libc::EIO, "{number}");
+    }
+}

@@ -40,6 +40,16 @@ struct Inside {
     data: Vec<u8>,
     numbers: Vec<u64>,
     open: Vec<TcpStream>,
+    /// What it says of the volume instead of the truth.
+    lie: Option<Lie>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Lie {
+    /// Its size, and its block size.
+    Geometry(u64, u32),
+    /// More and more replies to the same option.
+    Endless,
 }
 
 #[derive(Clone)]
@@ -66,6 +76,7 @@ impl Target {
             data: vec![0; SIZE],
             numbers: Vec::new(),
             open: Vec::new(),
+            lie: None,
         };
         let target = Target(Arc::new(Mutex::new(inside)));
         let serving = target.clone();
@@ -105,6 +116,14 @@ impl Target {
     pub fn move_to(&self, other: &Target) {
         let address = other.with(|inside| inside.address.clone());
         self.with(|inside| inside.elsewhere = Some(address));
+    }
+
+    pub fn lie(&self, lie: Option<Lie>) {
+        self.with(|inside| inside.lie = lie);
+    }
+
+    pub fn address(&self) -> String {
+        self.with(|inside| inside.address.clone())
     }
 
     pub fn grow(&self, size: usize) {
@@ -200,12 +219,22 @@ impl Target {
                         stream.write_all(&said(kind, option_reply::ERR_STAGE_LOST, b"lost"))?;
                         continue;
                     }
-                    let size = self.with(|inside| inside.data.len() as u64);
+                    let (size, lie) = self.with(|inside| (inside.data.len() as u64, inside.lie));
+                    let (size, block) = match lie {
+                        Some(Lie::Geometry(size, block)) => (size, block),
+                        _ => (size, 512),
+                    };
                     let flags = transmission_flag::HAS_FLAGS | transmission_flag::SEND_FLUSH;
                     let mut told = info::EXPORT.to_be_bytes().to_vec();
                     told.extend(size.to_be_bytes());
                     told.extend(flags.to_be_bytes());
                     stream.write_all(&said(kind, option_reply::INFO, &told))?;
+                    let mut sizes = info::BLOCK_SIZE.to_be_bytes().to_vec();
+                    sizes.extend([block, 4096, 1 << 20].iter().flat_map(|it| it.to_be_bytes()));
+                    stream.write_all(&said(kind, option_reply::INFO, &sizes))?;
+                    while let Some(Lie::Endless) = lie {
+                        stream.write_all(&said(kind, option_reply::INFO, &sizes))?;
+                    }
                     stream.write_all(&said(kind, option_reply::ACK, &[]))?;
                     if kind == option::GO {
                         self.with(|inside| inside.numbers.push(number));
