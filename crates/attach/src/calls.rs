@@ -3,7 +3,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use block::ByteLen;
+use block::{ByteLen, ByteOffset};
 use rustix::ioctl::{IntegerSetter, NoArg, Opcode, Setter, ioctl};
 
 const LOOP_CLR_FD: Opcode = 0x4c01;
@@ -150,6 +150,15 @@ pub fn run_nbd(device: &File) -> io::Result<()> {
 pub fn disconnect_nbd(device: &File) -> io::Result<()> {
     // SAFETY: NBD_DISCONNECT takes no argument.
     unsafe { Ok(ioctl(device.as_fd(), NoArg::<NBD_DISCONNECT>::new())?) }
+}
+
+/// Of `linux/fs.h`.
+const BLKDISCARD: Opcode = 0x1277;
+
+/// This part of a block device reads as zeros afterwards, and its space is given back: targets of ours promise that (P7).
+pub fn discard(device: &File, from: ByteOffset, len: ByteLen) -> io::Result<()> {
+    // SAFETY: BLKDISCARD reads two integers of 64 bits, and keeps no pointer to them.
+    unsafe { Ok(ioctl(device.as_fd(), Setter::<BLKDISCARD, [u64; 2]>::new([from.0, len.0]))?) }
 }
 
 /// This process writes what the kernel wants to get rid of when memory is short: its own needs must not wait for

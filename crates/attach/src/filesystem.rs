@@ -1,24 +1,23 @@
 //! File systems on devices: what is there, and making, checking and growing them.
 //!
-//! A file system is only ever made on a device that is blank, or on which making one was begun and not finished:
-//! a device with anything else on it, known or not, is refused. Before one is made, a mark is written to the
-//! device's first block, durably; but every `mkfs` has overwritten it some time before it is done. What was begun here
-//! and not finished is therefore noted on this machine too (`host/begun.rs`).
+//! What a device has on it is told by what is known of it. Whether something unknown is there cannot be told by
+//! looking: only the site knows whether a block of the volume is allocated (`host/permit.rs`), so a device without
+//! anything known on it is formatted only with the site's permission.
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use block::{ByteLen, ByteOffset};
+use rustix::fs::FallocateFlags;
 use thiserror::Error;
 
+use crate::calls;
 use crate::tools::{self, ToolError};
 
-const MARK: &[u8] = b"pollux: a file system is being made here\n";
-const MARK_BLOCK: usize = 4096;
-/// What has to be zero at both ends of a blank device: every file system, partition table and volume manager has
-/// something there.
-const ENDS: u64 = 4 << 20;
+/// What is read to look into superblocks: those of ext4 and XFS are within.
+const HEAD: u64 = 4096;
 /// The byte of an XFS superblock that says that `mkfs.xfs` has not finished.
 const XFS_IN_PROGRESS: usize = 126;
 
@@ -52,12 +51,15 @@ impl Kind {
 /// What a device has on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    Blank,
-    /// Making a file system was begun here, and nothing else.
-    Unfinished,
+    /// Nothing that is known. There may be data all the same.
+    Nothing,
     FileSystem {
         kind: Kind,
         uuid: String,
+    },
+    /// What a mkfs that was cut off may leave, but also something else.
+    Unclear {
+        what: String,
     },
     /// Something that is not ours to touch.
     Other {
@@ -91,7 +93,8 @@ pub fn look(device: &Path) -> Result<Found> {
         Some(0) => {
             if let Some(kind) = value("TYPE").and_then(Kind::named) {
                 if kind == Kind::Xfs && head(device)?.get(XFS_IN_PROGRESS) == Some(&1) {
-                    return Ok(Found::Unfinished);
+                    let what = "an xfs whose mkfs did not finish".into();
+                    return Ok(Found::Unclear { what });
                 }
                 let uuid = value("UUID").unwrap_or_default().to_owned();
                 return Ok(Found::FileSystem { kind, uuid });
@@ -100,60 +103,48 @@ pub fn look(device: &Path) -> Result<Found> {
             Ok(Found::Other { what })
         }
         // It knows nothing that looks like this.
-        Some(2) => unknown(device),
-        Some(8) => Ok(Found::Other { what: "what looks like several things at once".into() }),
+        Some(2) => Ok(Found::Nothing),
+        Some(8) => Ok(Found::Unclear { what: "what looks like several things at once".into() }),
         _ => Err(tools::failed("blkid", &probed).into()),
     }
-}
-
-fn unknown(device: &Path) -> Result<Found> {
-    let failed = |error| FileSystemError::Device { device: device.to_owned(), error };
-    if head(device)?.starts_with(MARK) {
-        return Ok(Found::Unfinished);
-    }
-    let mut file = File::open(device).map_err(failed)?;
-    let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
-    for from in [0, size.saturating_sub(ENDS)] {
-        file.seek(SeekFrom::Start(from)).map_err(failed)?;
-        if !is_zero((&mut file).take(ENDS)).map_err(failed)? {
-            return Ok(Found::Other { what: "data that is no known file system".into() });
-        }
-    }
-    Ok(Found::Blank)
 }
 
 fn head(device: &Path) -> Result<Vec<u8>> {
     let read = || {
         let mut block = Vec::new();
-        File::open(device)?.take(MARK_BLOCK as u64).read_to_end(&mut block)?;
+        File::open(device)?.take(HEAD).read_to_end(&mut block)?;
         Ok(block)
     };
     read().map_err(|error| FileSystemError::Device { device: device.to_owned(), error })
 }
 
-fn is_zero(mut from: impl Read) -> io::Result<bool> {
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        match from.read(&mut buffer)? {
-            0 => return Ok(true),
-            len if buffer[..len].iter().any(|byte| *byte != 0) => return Ok(false),
-            _ => {}
+/// Everything on it is gone and reads as zeros, and its space is given back.
+pub fn discard(device: &Path) -> Result<()> {
+    let discarded = || {
+        let file = alone(device)?;
+        let size = (&file).seek(SeekFrom::End(0))?;
+        match file.metadata()?.file_type().is_block_device() {
+            true => calls::discard(&file, ByteOffset(0), ByteLen(size))?,
+            false => {
+                let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(&file, how, 0, size)?;
+            }
         }
-    }
-}
-
-/// Only on what [`look`] called blank or unfinished.
-pub fn make(device: &Path, kind: Kind) -> Result<()> {
-    let mark = || {
-        let mut block = vec![0; MARK_BLOCK];
-        block[..MARK.len()].copy_from_slice(MARK);
-        // Alone: a tool that a killed driver started may still be at it.
-        let mut file = OpenOptions::new().write(true).custom_flags(libc::O_EXCL).open(device)?;
-        file.write_all(&block)?;
         file.sync_all()
     };
-    mark().map_err(|error| FileSystemError::Device { device: device.to_owned(), error })?;
-    // Without a discard first: the device is blank, and the mark has to stay until the end.
+    discarded().map_err(|error| FileSystemError::Device { device: device.to_owned(), error })
+}
+
+/// For writing, if nobody else has it: a tool that a killed driver started may still be at it.
+fn alone(device: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device)
+}
+
+/// With the site's permission only. Durable when it returns.
+pub fn make(device: &Path, kind: Kind) -> Result<()> {
+    let failed = |error| FileSystemError::Device { device: device.to_owned(), error };
+    drop(alone(device).map_err(failed)?);
+    // Without a discard first: the device is blank.
     let (tool, args): (_, &[&str]) = match kind {
         Kind::Ext4 => ("mkfs.ext4", &["-q", "-F", "-E", "nodiscard", "-m", "0"]),
         Kind::Xfs => ("mkfs.xfs", &["-q", "-f", "-K"]),
@@ -161,7 +152,7 @@ pub fn make(device: &Path, kind: Kind) -> Result<()> {
     };
     let args: Vec<&OsStr> = args.iter().map(OsStr::new).chain([device.as_os_str()]).collect();
     tools::must(tool, &args)?;
-    Ok(())
+    File::open(device).and_then(|file| file.sync_all()).map_err(failed)
 }
 
 /// Mends an ext4 in which its kernel has found an error. What its tool cannot mend safely is an error.

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use control::api::types::{
-    Attach, Credential, Detach, Health, NewGroupSnapshot, NewHost, NewStage, NewToken, NewVolume,
-    Role, Stage,
+    Attach, BeginFormat, Credential, Detach, EndFormat, Format, Health, NewGroupSnapshot, NewHost,
+    NewSnapshot, NewStage, NewToken, NewVolume, Role, Rollback, Stage,
 };
 use control::api::{Client, Code, Endpoint};
 use control::controller::Settings;
@@ -268,7 +268,7 @@ async fn a_host_that_is_no_node_has_volumes() {
 }
 
 fn stage(host: &str, credential: Option<Credential>) -> NewStage {
-    NewStage { host: host.into(), credential }
+    NewStage { host: host.into(), credential, ..NewStage::default() }
 }
 
 #[tokio::test]
@@ -303,6 +303,98 @@ async fn a_stage_is_for_hosts_that_have_the_volume() {
     let viewer = client.create_token(&viewer).await.unwrap().token.unwrap();
     let refused = control.client(&viewer).new_stage("db", &right).await.unwrap_err();
     assert_eq!(refused.code, Code::Forbidden);
+}
+
+fn begin(stage: u64) -> BeginFormat {
+    BeginFormat {
+        host: "node-1".into(),
+        stage,
+        file_system: "ext4".into(),
+        ..BeginFormat::default()
+    }
+}
+
+/// The client, and the number of a stage of `db` on the first node, that only mounts it.
+async fn staged(control: &Control) -> (Client, u64) {
+    let client = control.client(&control.token);
+    client.attach_volume("db", &attach_to("node-1")).await.unwrap();
+    let stage = mounts(&client).await;
+    (client, stage)
+}
+
+async fn mounts(client: &Client) -> u64 {
+    let of = NewStage { mounts: true, ..stage("node-1", None) };
+    client.new_stage("db", &of).await.unwrap().stage
+}
+
+async fn mark(client: &Client) -> Option<Format> {
+    client.volume("db").await.unwrap().format
+}
+
+/// Protects data that is neither at the beginning nor at the end of a volume.
+#[tokio::test]
+async fn a_volume_with_data_is_formatted_only_if_that_was_begun() {
+    let control = control().await;
+    let nodes = control.nodes(1).await;
+    nodes[0].with(|state| state.never_serves = false);
+    control.volume("db", None).await;
+    let (client, stage) = staged(&control).await;
+    let extent = proto::v1::Extent { offset: 700 << 10, len: 4096 };
+    nodes[0].with(|state| state.data = vec![extent]);
+    let refused = client.begin_format("db", &begin(stage)).await.unwrap_err();
+    assert_eq!(refused.code, Code::InUse, "{refused}");
+    assert!(refused.message.contains("the first at byte 716800"), "{refused}");
+    assert_eq!(mark(&client).await, None);
+    nodes[0].with(|state| state.data.clear());
+    client.begin_format("db", &begin(stage)).await.unwrap();
+    let noted = mark(&client).await.unwrap();
+    assert_eq!((&*noted.file_system, &*noted.host, noted.stage), ("ext4", "node-1", stage));
+    assert!(noted.verified);
+    // The mkfs was cut off: what is there now is what it left, for this host and the next.
+    nodes[0].with(|state| state.data = vec![extent]);
+    client.begin_format("db", &begin(stage)).await.unwrap();
+    client.detach_volume("db", &Detach::default()).await.unwrap();
+    let (client, next) = staged(&control).await;
+    let old = client.begin_format("db", &begin(stage)).await.unwrap_err();
+    assert!(old.message.contains("not the newest"), "{old}");
+    client.begin_format("db", &begin(next)).await.unwrap();
+    let end = EndFormat { host: "node-1".into(), stage: next, credential: None };
+    let early = client.end_format("db", &EndFormat { stage, ..end.clone() }).await.unwrap_err();
+    assert_eq!(early.code, Code::InUse, "{early}");
+    client.end_format("db", &end).await.unwrap();
+    client.end_format("db", &end).await.unwrap();
+    assert_eq!(mark(&client).await, None);
+    assert!(client.begin_format("db", &begin(next)).await.is_err(), "it is in use by now");
+    let left = nodes[0].with(|state| state.snapshots.len());
+    assert_eq!((left, client.snapshots(None, "", 0).await.unwrap().items.len()), (0, 0));
+}
+
+/// Protects what was written between a mkfs that was cut off and the next mount.
+#[tokio::test]
+async fn that_a_format_was_begun_is_forgotten_with_any_other_use() {
+    let control = control().await;
+    let nodes = control.nodes(1).await;
+    nodes[0].with(|state| state.never_serves = false);
+    control.volume("db", None).await;
+    let (client, first) = staged(&control).await;
+    let snapshot = NewSnapshot { name: "s".into(), volume: "db".into(), ..Default::default() };
+    client.create_snapshot(&snapshot).await.unwrap();
+    client.begin_format("db", &begin(first)).await.unwrap();
+    let next = mounts(&client).await;
+    assert_eq!(mark(&client).await.map(|it| it.stage), Some(next), "it is mounted");
+    client.new_stage("db", &stage("node-1", None)).await.unwrap();
+    assert_eq!(mark(&client).await, None, "it is a device");
+    let next = mounts(&client).await;
+    client.begin_format("db", &begin(next)).await.unwrap();
+    // A catalog that was restored from a backup knows nothing of stages that were given since.
+    nodes[0].with(|state| state.stages += 1);
+    let next = mounts(&client).await;
+    assert_eq!(mark(&client).await, None, "somebody had a stage that is not known");
+    client.begin_format("db", &begin(next)).await.unwrap();
+    client.detach_volume("db", &Detach::default()).await.unwrap();
+    assert!(mark(&client).await.is_some());
+    client.roll_back_volume("db", &Rollback { snapshot: "s".into() }).await.unwrap();
+    assert_eq!(mark(&client).await, None, "it is as it was before");
 }
 
 /// Protects from callers who wait for a quorum until their time is over, while nobody else can do anything

@@ -53,8 +53,13 @@ pub enum HostError {
         "a device can be published for reading only if the volume is attached for reading only: use a mode for readers"
     )]
     WritableDevice,
-    #[error("the volume is blank and read-only: there is nothing to mount")]
+    #[error(
+        "the volume is blank, or its file system was not finished, and it is read-only: there is nothing to mount"
+    )]
     BlankReadOnly,
+    /// The site did not let the volume be formatted.
+    #[error(transparent)]
+    Permit(#[from] super::PermitError),
     #[error(
         "another file system with the id {uuid} is mounted here, and this kernel cannot have both: {why}"
     )]

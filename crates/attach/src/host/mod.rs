@@ -2,9 +2,9 @@
 //!
 //! All of it goes through a [`Claim`]: one operation at a time for each volume, among all processes of the
 //! machine. Everything can be asked for again, and is done once. Nothing is kept in memory.
-mod begun;
 mod claim;
 mod errors;
+mod permit;
 mod publish;
 mod stage;
 mod start;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 pub use claim::{Claim, Current};
 pub use errors::HostError;
+pub use permit::{Permit, PermitError};
 pub use publish::Publish;
 pub use stage::Stage;
 pub use start::Wanted;

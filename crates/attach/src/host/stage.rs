@@ -3,7 +3,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use super::claim::number;
-use super::{Claim, HostError, resolved};
+use super::{Claim, HostError, Permit, resolved};
 use crate::filesystem::{self, Found, Kind};
 use crate::mounts;
 use crate::orders::Status;
@@ -20,8 +20,13 @@ pub struct Stage<'a> {
 }
 
 impl Claim {
-    /// Mounts an attached volume, with a file system that is made if there is none.
-    pub fn stage(&self, status: &Status, wanted: &Stage) -> Result<(), HostError> {
+    /// Mounts an attached volume, with a file system that is made if the site permits it.
+    pub fn stage(
+        &self,
+        status: &Status,
+        wanted: &Stage,
+        permit: &dyn Permit,
+    ) -> Result<(), HostError> {
         let device = Path::new(&status.device);
         let wanted = &Stage { path: &resolved(wanted.path), ..wanted.clone() };
         let at = wanted.path;
@@ -33,7 +38,7 @@ impl Claim {
             return Ok(());
         }
         self.is_no_device()?;
-        let (kind, uuid) = self.file_system(device, status.stage, wanted)?;
+        let (kind, uuid) = file_system(device, wanted, permit)?;
         if kind != wanted.kind {
             let found = kind.name().to_owned();
             return Err(HostError::Foreign { found, wanted: wanted.kind.name() });
@@ -91,44 +96,6 @@ impl Claim {
         Ok(true)
     }
 
-    /// What is on it, after it was made if need be.
-    fn file_system(
-        &self,
-        device: &Path,
-        stage: u64,
-        wanted: &Stage,
-    ) -> Result<(Kind, String), HostError> {
-        let found = match filesystem::look(device)? {
-            Found::Other { .. } if self.has_begun(stage) => Found::Unfinished,
-            found => found,
-        };
-        match found {
-            Found::FileSystem { kind, uuid } => {
-                self.forget_begun()?;
-                Ok((kind, uuid))
-            }
-            Found::Other { what } => {
-                Err(HostError::Foreign { found: what, wanted: wanted.kind.name() })
-            }
-            Found::Blank | Found::Unfinished if wanted.read_only => Err(HostError::BlankReadOnly),
-            Found::Blank | Found::Unfinished => self.make(device, stage, wanted.kind),
-        }
-    }
-
-    fn make(&self, device: &Path, stage: u64, kind: Kind) -> Result<(Kind, String), HostError> {
-        self.note_begun(stage)?;
-        filesystem::make(device, kind)?;
-        let found = filesystem::look(device)?;
-        self.forget_begun()?;
-        match found {
-            Found::FileSystem { kind, uuid } => Ok((kind, uuid)),
-            other => {
-                let words = format!("right after it was made it looks like {other:?}");
-                Err(filesystem::damaged(device, kind, &words).into())
-            }
-        }
-    }
-
     /// Takes it from there. Nothing there is no error; somebody else's mount is left alone.
     pub fn unstage(&self, at: &Path) -> Result<(), HostError> {
         let at = &resolved(at);
@@ -176,6 +143,47 @@ impl Claim {
     }
 }
 
+/// What is on it, after it was made if need be. Nothing is written without permission.
+fn file_system(
+    device: &Path,
+    wanted: &Stage,
+    permit: &dyn Permit,
+) -> Result<(Kind, String), HostError> {
+    let foreign = |found: String| HostError::Foreign { found, wanted: wanted.kind.name() };
+    let unfinished = permit.is_unfinished()?;
+    match filesystem::look(device)? {
+        // No mkfs of ours leaves this, whatever the site says.
+        Found::Other { what } => return Err(foreign(what)),
+        // Parts of it may be missing where a mkfs was cut off.
+        Found::FileSystem { kind, uuid } if !unfinished => return Ok((kind, uuid)),
+        Found::Unclear { what } if !unfinished => return Err(foreign(what)),
+        Found::FileSystem { .. } | Found::Unclear { .. } | Found::Nothing => {}
+    }
+    if wanted.read_only {
+        return Err(HostError::BlankReadOnly);
+    }
+    permit.begin(wanted.kind)?;
+    // Of a mkfs that was cut off, perhaps of another kind.
+    if unfinished {
+        filesystem::discard(device)?;
+    }
+    if let Err(error) = filesystem::make(device, wanted.kind) {
+        // A tool that is missing or refuses leaves a blank volume, which others may use again. If that fails too,
+        // or a tool of a killed driver is still at it, the site keeps the mark.
+        let _ = filesystem::discard(device).map(|()| permit.finish());
+        return Err(error.into());
+    }
+    let made = match filesystem::look(device)? {
+        Found::FileSystem { kind, uuid } => (kind, uuid),
+        other => {
+            let words = format!("right after it was made it looks like {other:?}");
+            return Err(filesystem::damaged(device, wanted.kind, &words).into());
+        }
+    };
+    permit.finish()?;
+    Ok(made)
+}
+
 /// A mount of ours.
 pub(super) fn unmount(at: &Path) -> Result<(), HostError> {
     mounts::unmount_at(at).map_err(|error| match error.kind() {
@@ -209,3 +217,6 @@ fn beside_twins(kind: Kind, uuid: &str) -> Result<Option<String>, HostError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,9 +11,10 @@ use serde::de::DeserializeOwned;
 
 use super::error::{ApiError, Code};
 use super::types::{
-    Attach, Capacity, CapacityQuery, Detach, Done, Extents, Group, GroupSnapshot, Host, Members,
-    Modify, Move, NewGroup, NewGroupSnapshot, NewHost, NewSnapshot, NewStage, NewToken, NewVolume,
-    Node, Page, Pool, Proof, Resize, Rollback, Site, Snapshot, Stage, Token, Volume,
+    Attach, BeginFormat, Capacity, CapacityQuery, Detach, Done, EndFormat, Extents, Group,
+    GroupSnapshot, Host, Members, Modify, Move, NewGroup, NewGroupSnapshot, NewHost, NewSnapshot,
+    NewStage, NewToken, NewVolume, Node, Page, Pool, Proof, Resize, Rollback, Site, Snapshot,
+    Stage, Token, Volume,
 };
 
 /// The longest answer that is read: a list of a thousand volumes with all that can be said of them.
@@ -90,6 +91,16 @@ impl Client {
     /// For a host that has it attached, and nothing of it mounted.
     pub async fn new_stage(&self, id: &str, of: &NewStage) -> Answer<Stage> {
         self.post(&format!("/v1/volumes/{}/stages", quoted(id)), of).await
+    }
+
+    /// Answered when the site has noted it durably. `Code::InUse` if the volume has data.
+    pub async fn begin_format(&self, id: &str, of: &BeginFormat) -> Answer<Done> {
+        self.post(&format!("/v1/volumes/{}/begin-format", quoted(id)), of).await
+    }
+
+    /// Done too if none was begun.
+    pub async fn end_format(&self, id: &str, of: &EndFormat) -> Answer<Done> {
+        self.post(&format!("/v1/volumes/{}/end-format", quoted(id)), of).await
     }
 
     pub async fn move_volume(&self, id: &str, to: &Move) -> Answer<Volume> {

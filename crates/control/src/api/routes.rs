@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::error::ApiError;
 use super::extract::{Body, Id, Params};
 use super::types::{
-    Attach, Capacity, CapacityQuery, Detach, Done, Extents, Group, GroupSnapshot, Host, Members,
-    Modify, Move, NewGroup, NewGroupSnapshot, NewHost, NewSnapshot, NewStage, NewToken, NewVolume,
-    Node, Page, Pool, Proof, Resize, Role, Rollback, Site, Snapshot, Stage, Token, Volume,
+    Attach, BeginFormat, Capacity, CapacityQuery, Detach, Done, EndFormat, Extents, Group,
+    GroupSnapshot, Host, Members, Modify, Move, NewGroup, NewGroupSnapshot, NewHost, NewSnapshot,
+    NewStage, NewToken, NewVolume, Node, Page, Pool, Proof, Resize, Role, Rollback, Site, Snapshot,
+    Stage, Token, Volume,
 };
 use crate::controller::Controller;
 
@@ -248,6 +249,16 @@ fn volumes() -> Vec<Route> {
             "/v1/volumes/{id}/stages",
             "Numbers a new use of a volume, by a host that it is attached to",
             done!(|site, Id(id) => Id, Body(of) => Body<NewStage>| site.new_stage(&id, of)),
+        ),
+        writes::<BeginFormat, Done>(
+            "/v1/volumes/{id}/begin-format",
+            "Notes that a host makes a file system; refused if the volume has data",
+            done!(|site, Id(id) => Id, Body(of) => Body<BeginFormat>| site.begin_format(&id, of)),
+        ),
+        writes::<EndFormat, Done>(
+            "/v1/volumes/{id}/end-format",
+            "The file system is made, or the volume is used in another way",
+            done!(|site, Id(id) => Id, Body(of) => Body<EndFormat>| site.end_format(&id, of)),
         ),
         writes::<Move, Volume>(
             "/v1/volumes/{id}/move",

@@ -53,6 +53,9 @@ pub struct Volume {
     pub attached_only: bool,
     #[serde(default)]
     pub attachments: Vec<Attachment>,
+    /// A file system is being made, or its making was cut off: nobody has used the volume since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
     pub state: State,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
@@ -271,6 +274,10 @@ pub struct Detach {
 pub struct NewStage {
     /// To which the volume is attached.
     pub host: String,
+    /// It only mounts the file system, and lets nobody write to the device. Otherwise the site forgets that a
+    /// file system was not finished: it cannot know what is on the volume afterwards.
+    #[serde(default)]
+    pub mounts: bool,
     #[serde(default)]
     pub credential: Option<Credential>,
 }
@@ -280,6 +287,45 @@ pub struct NewStage {
 pub struct Stage {
     /// The host names it with the volume whenever it logs in: `<volume>:stage.<number>`.
     pub stage: u64,
+}
+
+/// Making a file system that was begun and has not finished.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Format {
+    pub file_system: String,
+    /// The host that makes it.
+    pub host: String,
+    /// The newest stage of the volume, of a host that only mounts it.
+    pub stage: u64,
+    pub since_ms: u64,
+    /// The volume was blank when this was noted, so it may be formatted again.
+    pub verified: bool,
+}
+
+/// A host is about to make a file system.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BeginFormat {
+    /// To which the volume is attached, for writing.
+    pub host: String,
+    /// The newest stage of the host.
+    pub stage: u64,
+    /// ext4, xfs or btrfs.
+    pub file_system: String,
+    #[serde(default)]
+    pub credential: Option<Credential>,
+}
+
+/// The file system is made and durable, or the volume is used in another way.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndFormat {
+    pub host: String,
+    /// The newest stage of the host.
+    pub stage: u64,
+    #[serde(default)]
+    pub credential: Option<Credential>,
 }
 
 /// Where the target is to be.

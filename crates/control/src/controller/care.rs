@@ -171,6 +171,13 @@ impl Controller {
     fn look_at_all(self: &Arc<Self>, working: &mut JoinSet<()>) {
         self.forget_what_is_gone();
         for volume in self.books.all::<v1::Volume>() {
+            if volume.format.as_ref().is_some_and(|mark| !mark.verified) {
+                // Of a controller that ended while it looked: whoever looks now has claimed the volume.
+                let (thing, of) = ((v1::Kind::Volume, volume.name.clone()), volume.clone());
+                self.care_for(working, thing, move |this| async move {
+                    this.drop_unverified_mark(&of).await
+                });
+            }
             let Some(need) = self.need_of(&volume) else {
                 // What it could not get before it does not need any more.
                 self.worries().of.remove(&key(&(v1::Kind::Volume, volume.name.clone())));

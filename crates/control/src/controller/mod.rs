@@ -9,6 +9,7 @@
 //! | `volumes`, `shape`, `targets` | what is asked for volumes, and who serves them |
 //! | `relief` | moves a target whose node cannot reach a quorum |
 //! | `attach`, `stages`, `hosts` | who may use volumes, and since which loss |
+//! | `format` | who may make a file system on a volume |
 //! | `snapshots`, `groups`, `cut` | snapshots, groups, and the cut over several volumes |
 //! | `nodes`, `tokens` | nodes and pools; who may use the API |
 //! | `care`, `need` | level-triggered: what everything needs next |
@@ -23,6 +24,7 @@ mod busy;
 mod care;
 mod cut;
 mod errors;
+mod format;
 mod groups;
 mod hosts;
 mod names;

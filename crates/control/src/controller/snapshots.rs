@@ -42,7 +42,10 @@ impl Controller {
         }
     }
 
-    async fn intend_snapshot(&self, snapshot: v1::VolumeSnapshot) -> Answer<v1::VolumeSnapshot> {
+    pub(super) async fn intend_snapshot(
+        &self,
+        snapshot: v1::VolumeSnapshot,
+    ) -> Answer<v1::VolumeSnapshot> {
         let name = snapshot.name.clone();
         match self.swap(0, snapshot.clone()).await? {
             Some(_) => Ok(snapshot),
@@ -51,7 +54,10 @@ impl Controller {
     }
 
     /// Takes it, unless that was done, and stores where it is. One that cannot be taken is not kept.
-    async fn make_snapshot(&self, snapshot: &v1::VolumeSnapshot) -> Answer<v1::VolumeSnapshot> {
+    pub(super) async fn make_snapshot(
+        &self,
+        snapshot: &v1::VolumeSnapshot,
+    ) -> Answer<v1::VolumeSnapshot> {
         self.site.fault(faults::SNAPSHOT_INTENDED).await;
         if snapshot.at.is_some() {
             return Ok(snapshot.clone());
@@ -274,7 +280,7 @@ impl Controller {
     }
 
     /// Whoever has a replica with the snapshot can tell.
-    async fn ask_replicas(
+    pub(super) async fn ask_replicas(
         &self,
         snapshot: &v1::VolumeSnapshot,
         request: v1::ListExtentsRequest,
@@ -315,7 +321,7 @@ pub(super) fn new_uid() -> Vec<u8> {
     uid
 }
 
-fn new_snapshot(
+pub(super) fn new_snapshot(
     volume: &v1::Volume,
     named: &Named,
     parameters: crate::api::types::Pairs,

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use proto::v1;
 
+use super::format::mark_after_stage;
 use super::shape::check_proof;
 use super::{Answer, Controller};
 use crate::api::types::{NewStage, Stage};
@@ -29,11 +30,22 @@ impl Controller {
                 return Err(ApiError::new(Code::InUse, message));
             }
             let (_, mut admin) = this.ready_target(&volume.name).await?;
+            // Asked of the volume itself: a catalog that was restored does not know of later stages.
+            let last = match volume.format {
+                None => 0,
+                Some(_) => {
+                    let request = v1::GetTargetRequest { volume: Some(reference(&volume)) };
+                    let target = admin.get_target(request).await?.into_inner();
+                    target.stages.map_or(0, |stages| stages.last)
+                }
+            };
             let request = v1::NewStageRequest { volume: Some(reference(&volume)) };
             let stage = admin.new_stage(request).await?.into_inner().stage;
             this.edit::<v1::Volume>(&volume.name, &volume.uid, |volume| {
                 let attached = volume.attachments.iter_mut().filter(|it| it.host == host);
                 attached.for_each(|it| it.stage = it.stage.max(stage));
+                let mark = volume.format.take();
+                volume.format = mark_after_stage(mark, last, stage, asked.mounts);
                 Ok(())
             })
             .await?;

@@ -9,8 +9,8 @@ use super::states::{self, Seen, mode};
 use super::{Answer, Controller, now_ms};
 use crate::api::ApiError;
 use crate::api::types::{
-    Attachment, Copy, Group, GroupSnapshot, Page, Pairs, Reference, Site, Snapshot, Source, State,
-    Target, Volume,
+    Attachment, Copy, Format, Group, GroupSnapshot, Page, Pairs, Reference, Site, Snapshot, Source,
+    State, Target, Volume,
 };
 use crate::hex;
 
@@ -98,6 +98,7 @@ impl Controller {
             chap_user: volume.chap.as_ref().map(|chap| chap.user.clone()),
             attached_only: volume.attached_only,
             attachments: volume.attachments.iter().map(attachment).collect(),
+            format: volume.format.as_ref().map(format),
             state,
             target: self.show_target(volume, target.as_ref()),
             copies: self.copies(volume, target.as_ref()),
@@ -259,6 +260,16 @@ fn attachment(of: &v1::Attachment) -> Attachment {
         initiator: of.initiator.clone(),
         read_only: of.read_only,
         since_ms: of.since_ms,
+    }
+}
+
+fn format(of: &v1::FormatMark) -> Format {
+    Format {
+        file_system: of.file_system.clone(),
+        host: of.host.clone(),
+        stage: of.stage,
+        since_ms: of.since_ms,
+        verified: of.verified,
     }
 }
 

@@ -43,6 +43,7 @@ pub fn volume() -> Volume {
         chap_user: None,
         attached_only: true,
         attachments: Vec::new(),
+        format: None,
         state: state(Health::Healthy),
         target: Some(Target {
             node: "node-1".into(),

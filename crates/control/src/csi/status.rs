@@ -2,7 +2,7 @@
 use std::io::ErrorKind;
 
 use attach::filesystem::FileSystemError;
-use attach::host::HostError;
+use attach::host::{HostError, PermitError};
 use tonic::{Code, Status};
 
 use crate::api::{self, ApiError};
@@ -71,7 +71,7 @@ pub fn not_yet(what: impl std::fmt::Display) -> Status {
 /// The one place where troubles of this machine become codes of gRPC.
 pub fn unable(error: HostError) -> Status {
     let code = match &error {
-        HostError::Busy { .. } => Code::Aborted,
+        HostError::Busy { .. } | HostError::Permit(PermitError::Busy(_)) => Code::Aborted,
         // A tool of a driver that was killed has it still: it comes to its end.
         HostError::FileSystem(FileSystemError::Device { error, .. })
             if error.kind() == ErrorKind::ResourceBusy =>
@@ -90,13 +90,15 @@ pub fn unable(error: HostError) -> Status {
         | HostError::SingleWriter { .. }
         | HostError::Foreign { .. }
         | HostError::BlankReadOnly
+        | HostError::Permit(PermitError::Refused(_))
         | HostError::WritableDevice
         | HostError::Twin { .. }
         | HostError::NoWay(_)
         // Nothing here can mend it: somebody has to look at it.
         | HostError::FileSystem(FileSystemError::Damaged { .. }) => Code::FailedPrecondition,
-        HostError::Start(_) => Code::Unavailable,
+        HostError::Start(_) | HostError::Permit(PermitError::Unavailable(_)) => Code::Unavailable,
         HostError::System { .. }
+        | HostError::Permit(PermitError::Failed(_))
         | HostError::FileSystem(FileSystemError::Device { .. } | FileSystemError::Tool(_))
         | HostError::Record(_)
         | HostError::Order(_)

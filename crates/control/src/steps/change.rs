@@ -55,6 +55,14 @@ impl Site {
     pub async fn rollback(&self, name: &str, snapshot: Vec<u8>) -> Result<(), StepError> {
         let (found, mut admin) = self.holder(name).await?;
         let volume = Some(reference(&found.volume));
+        if found.volume.format.is_some() {
+            // What the volume has from now on was left by no mkfs.
+            self.change_of(&found.volume, |volume| {
+                volume.format = None;
+                Ok(())
+            })
+            .await?;
+        }
         admin.rollback(v1::RollbackRequest { volume, snapshot }).await?;
         Ok(())
     }

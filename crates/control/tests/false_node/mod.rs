@@ -35,6 +35,8 @@ pub struct State {
     pub without_quorum: bool,
     /// Numbers that were given.
     pub stages: u64,
+    /// Where volumes have data.
+    pub data: Vec<v1::Extent>,
     made: u64,
 }
 
@@ -187,7 +189,10 @@ impl NodeAdmin for FalseNode {
         let voters = without.then_some(v1::Voters { members, rf: 1 });
         let membership = Some(v1::Membership { version: 1, voters, next: None });
         let held_because = without.then(|| "0 replicas follow, 1 are needed".into());
-        let status = v1::TargetStatus { serving, membership, held_because, ..Default::default() };
+        let last = self.with(|state| state.stages);
+        let stages = Some(v1::Stages { last, ..v1::Stages::default() });
+        let status =
+            v1::TargetStatus { serving, membership, held_because, stages, ..Default::default() };
         Ok(Response::new(status))
     }
 
@@ -240,17 +245,31 @@ impl NodeAdmin for FalseNode {
 
     async fn create_snapshot(
         &self,
-        _: Request<v1::CreateSnapshotRequest>,
+        request: Request<v1::CreateSnapshotRequest>,
     ) -> Answered<v1::Snapshot> {
-        not_asked()
+        self.arrived("create_snapshot").await;
+        let v1::SnapshotSpec { uid, name, created_ms } =
+            request.into_inner().spec.unwrap_or_default();
+        Ok(Response::new(self.with(|state| {
+            let seq = state.snapshots.len() as u64 + 1;
+            let position = Some(v1::Position { term: 1, seq });
+            let made = v1::Snapshot { uid, name, created_ms, position, clones: Vec::new() };
+            state.snapshots.push(made.clone());
+            made
+        })))
     }
 
-    async fn delete_snapshot(&self, _: Request<v1::DeleteSnapshotRequest>) -> Answered<v1::Done> {
-        not_asked()
+    async fn delete_snapshot(
+        &self,
+        request: Request<v1::DeleteSnapshotRequest>,
+    ) -> Answered<v1::Done> {
+        let uid = request.into_inner().snapshot;
+        self.with(|state| state.snapshots.retain(|it| it.uid != uid));
+        Ok(Response::new(v1::Done::default()))
     }
 
     async fn rollback(&self, _: Request<v1::RollbackRequest>) -> Answered<v1::Done> {
-        not_asked()
+        Ok(Response::new(v1::Done::default()))
     }
 
     async fn resize(&self, _: Request<v1::ResizeRequest>) -> Answered<v1::Done> {
@@ -292,9 +311,20 @@ impl NodeAdmin for FalseNode {
 
     async fn list_extents(
         &self,
-        _: Request<v1::ListExtentsRequest>,
+        request: Request<v1::ListExtentsRequest>,
     ) -> Answered<v1::ListExtentsResponse> {
-        not_asked()
+        let request = request.into_inner();
+        self.with(|state| {
+            if !state.snapshots.iter().any(|it| it.uid == request.snapshot) {
+                return Err(Status::not_found("no such snapshot"));
+            }
+            // The first half has nothing, and is a part of its own.
+            let (extents, next) = match request.from {
+                0 => (Vec::new(), Some(1 << 19)),
+                _ => (state.data.clone(), None),
+            };
+            Ok(Response::new(v1::ListExtentsResponse { extents, size: 1 << 20, next }))
+        })
     }
 
     async fn beat(&self, _: Request<v1::BeatRequest>) -> Answered<v1::BeatResponse> {

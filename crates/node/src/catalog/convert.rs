@@ -91,7 +91,8 @@ fn stages(volume: &v1::Volume) -> BTreeMap<String, u64> {
 }
 
 fn logins(volume: &v1::Volume) -> Logins {
-    if !volume.attached_only {
+    // While a file system is made, nobody else writes: what a mkfs that was cut off left must be all there is.
+    if !volume.attached_only && volume.format.is_none() {
         return match volume.allowed_initiators.is_empty() {
             true => Logins::Everybody,
             false => Logins::Named(volume.allowed_initiators.iter().cloned().collect()),
@@ -220,6 +221,9 @@ mod tests {
             ..v1::Volume::default()
         };
         assert_eq!(logins(&volume), Logins::Named(["iqn.operator".into()].into()));
+        volume.format = Some(v1::FormatMark::default());
+        assert!(matches!(logins(&volume), Logins::Attached(_)), "while a file system is made");
+        volume.format = None;
         volume.attached_only = true;
         let rights = [("iqn.a", Rights::Write), ("iqn.b", Rights::Write), ("iqn.c", Rights::Read)];
         let rights = rights.map(|(name, rights)| (name.to_owned(), rights));

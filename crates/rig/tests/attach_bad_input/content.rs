@@ -2,13 +2,15 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use control::api::types::{NewVolume, Source};
 use rig::site::MIB;
 use tonic::Code;
 
 use super::plugin::{How, MOUNT};
-use super::{Case, Volume, World, refused};
+use super::{Case, SOON, Volume, World, refused};
 
 pub const CASES: &[Case] = &[
     ("a superblock that is overwritten", no_superblock),
@@ -16,22 +18,23 @@ pub const CASES: &[Case] = &[
     ("an ext4 that its tools cannot mend", damaged),
     ("data that nobody knows", foreign),
     ("a table of partitions", partitions),
-    ("a file system that was not made to its end", unfinished),
+    ("data that was discarded", discarded),
+    ("a copy of data that nobody knows", copied),
 ];
 
-fn write(device: &Path, at: u64, bytes: &[u8]) -> Result<()> {
+pub fn write(device: &Path, at: u64, bytes: &[u8]) -> Result<()> {
     let file = OpenOptions::new().write(true).open(device)?;
     file.write_all_at(bytes, at)?;
     Ok(file.sync_all()?)
 }
 
 /// Everything that the device has.
-fn read(device: &Path) -> Result<Vec<u8>> {
+pub fn read(device: &Path) -> Result<Vec<u8>> {
     fs::read(device).context("reading the device")
 }
 
 /// Bytes that look like nothing: the high ones of numbers that jump.
-fn noise(len: usize) -> Vec<u8> {
+pub fn noise(len: usize) -> Vec<u8> {
     let jumps = std::iter::successors(Some(7_u32), |last| {
         Some(last.wrapping_mul(1_664_525).wrapping_add(1_013_904_223))
     });
@@ -110,7 +113,7 @@ fn damaged(world: &mut World) -> Result<()> {
 }
 
 fn foreign(world: &mut World) -> Result<()> {
-    for at in [0, MIB, 63 * MIB] {
+    for at in [0, MIB, 32 * MIB, 63 * MIB] {
         let volume = world.volume(&MOUNT)?;
         world.with_device(&volume, |device| write(device, at, &noise(8192)))?;
         is_left_alone(world, &volume, "no known file system")?;
@@ -128,13 +131,33 @@ fn partitions(world: &mut World) -> Result<()> {
     is_left_alone(world, &volume, "dos")
 }
 
-/// What a crash between the mark and the end of `mkfs` leaves is made anew, whatever it is wanted as.
-fn unfinished(world: &mut World) -> Result<()> {
+/// A volume whose data is gone is blank again.
+fn discarded(world: &mut World) -> Result<()> {
     let volume = world.volume(&MOUNT)?;
-    let mark = b"pollux: a file system is being made here\n";
+    world.with_device(&volume, |device| write(device, 32 * MIB, &noise(8192)))?;
+    refused(world.stage(&volume), Code::FailedPrecondition, "no known file system")?;
     world.with_device(&volume, |device| {
-        write(device, 64 << 10, &noise(64 << 10))?;
-        write(device, 0, mark)
+        let done = Command::new("blkdiscard").arg(device).output()?;
+        ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        Ok(())
     })?;
     world.works(&volume)
+}
+
+/// What a volume has from its origin is its own.
+fn copied(world: &mut World) -> Result<()> {
+    let volume = world.volume(&MOUNT)?;
+    world.with_device(&volume, |device| write(device, 32 * MIB, &noise(8192)))?;
+    let wanted = NewVolume {
+        name: "copy".into(),
+        replicas: Some(1),
+        source: Some(Source::Volume { id: volume.id.clone() }),
+        attached_only: true,
+        ..NewVolume::default()
+    };
+    let api = world.rig.api()?;
+    let copy = api.insist(SOON, async |client| client.create_volume(&wanted).await)?;
+    world.caller.attach(&copy.uid, &MOUNT, false)?;
+    let copy = Volume { id: copy.uid, how: MOUNT, ..volume };
+    is_left_alone(world, &copy, "no known file system")
 }

@@ -4,6 +4,7 @@
 //! Needs root, `/dev/fuse` and `/dev/loop-control`; without them it says so and shows nothing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
 mod content;
+mod cut_off;
 mod deaths;
 mod left;
 mod modes;
@@ -163,7 +164,15 @@ fn attach_bad_input() {
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attach_bad");
     let mut world = World::start(&folder).unwrap();
-    let cases = [paths::CASES, modes::CASES, content::CASES, deaths::CASES, steps::CASES].concat();
+    let cases = [
+        paths::CASES,
+        modes::CASES,
+        content::CASES,
+        cut_off::CASES,
+        deaths::CASES,
+        steps::CASES,
+    ]
+    .concat();
     let only = std::env::var("RIG_CASE").unwrap_or_default();
     let mut failed = Vec::new();
     for (name, case) in cases.into_iter().filter(|(name, _)| name.contains(&only)) {

@@ -28,15 +28,35 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Plugin {
     folder: PathBuf,
+    token: PathBuf,
+    host: &'static str,
     api: String,
     child: Option<Child>,
 }
 
 impl Plugin {
     pub fn start(folder: &Path, api: String) -> Result<Plugin> {
-        let mut plugin = Plugin { folder: folder.into(), api, child: None };
+        let token = folder.join("admin.token");
+        let mut plugin = Plugin { folder: folder.into(), token, host: HOST, api, child: None };
         plugin.restart()?;
         Ok(plugin)
+    }
+
+    /// The driver of another machine, as far as the site can tell.
+    pub fn start_beside(&self, host: &'static str) -> Result<Plugin> {
+        let (folder, token) = (self.folder.join(host), self.token.clone());
+        fs::create_dir_all(&folder)?;
+        let mut plugin = Plugin { folder, token, host, api: self.api.clone(), child: None };
+        plugin.restart()?;
+        Ok(plugin)
+    }
+
+    pub fn api(&self) -> &str {
+        &self.api
+    }
+
+    pub fn token(&self) -> &Path {
+        &self.token
     }
 
     pub fn state(&self) -> PathBuf {
@@ -48,14 +68,23 @@ impl Plugin {
     }
 
     pub fn restart(&mut self) -> Result<()> {
+        self.restart_with(None)
+    }
+
+    /// With programs of this folder instead of the system's.
+    pub fn restart_with(&mut self, programs: Option<&Path>) -> Result<()> {
         self.kill9();
         let ready = self.folder.join("csi.ready");
         let _ = fs::remove_file(&ready);
         let log = OpenOptions::new().create(true).append(true).open(self.folder.join("csi.log"))?;
         let mut command = Command::new(pollux());
-        command.args(["serve", "csi", "--mode", "all", "--node", HOST, "--via", "fuse"]);
+        if let Some(programs) = programs {
+            let system = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{}:{system}", programs.display()));
+        }
+        command.args(["serve", "csi", "--mode", "all", "--node", self.host, "--via", "fuse"]);
         command.args(["--api", &self.api]).arg("--socket").arg(self.socket());
-        command.arg("--token-file").arg(self.folder.join("admin.token"));
+        command.arg("--token-file").arg(&self.token);
         command.arg("--state").arg(self.state()).arg("--ready-file").arg(&ready);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let child = command.spawn()?;
@@ -78,10 +107,20 @@ impl Plugin {
         let _ = child.wait();
     }
 
+    /// With the tools that it started. Attachments go on.
+    pub fn kill9_with_tools(&mut self) -> Result<()> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let group = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL)?;
+        child.wait()?;
+        Ok(())
+    }
+
     pub fn caller(&self) -> Result<Caller> {
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build()?;
-        Ok(Caller { runtime: Arc::new(runtime), socket: self.socket() })
+        let socket = self.socket();
+        Ok(Caller { runtime: Arc::new(runtime), socket, host: self.host })
     }
 }
 
@@ -99,12 +138,19 @@ pub struct How {
     pub kind: Option<&'static str>,
     pub flags: Vec<String>,
     pub secret: Option<&'static str>,
+    /// How long IO waits for its target.
+    pub hold: &'static str,
 }
 
-pub const MOUNT: How =
-    How { mode: Mode::SingleNodeWriter, kind: Some("ext4"), flags: Vec::new(), secret: None };
+pub const MOUNT: How = How {
+    mode: Mode::SingleNodeWriter,
+    kind: Some("ext4"),
+    flags: Vec::new(),
+    secret: None,
+    hold: "60s",
+};
 pub const BLOCK: How =
-    How { mode: Mode::SingleNodeWriter, kind: None, flags: Vec::new(), secret: None };
+    How { mode: Mode::SingleNodeWriter, kind: None, flags: Vec::new(), secret: None, hold: "60s" };
 
 impl How {
     fn capability(&self) -> VolumeCapability {
@@ -134,6 +180,7 @@ type Answer<T = ()> = Result<T, Status>;
 pub struct Caller {
     runtime: Arc<Runtime>,
     socket: PathBuf,
+    host: &'static str,
 }
 
 fn text(path: &Path) -> String {
@@ -161,9 +208,14 @@ impl Caller {
         self.call(async |channel| what(ControllerClient::new(channel)).await)
     }
 
+    /// The site knows this machine afterwards.
+    pub fn register(&self) -> Answer {
+        self.node(async |mut node| node.node_get_info(NodeGetInfoRequest {}).await.map(drop))
+    }
+
     /// Made, and attached to this machine.
     pub fn create(&self, name: &str, size: u64, how: &How, readonly: bool) -> Result<String> {
-        self.node(async |mut node| node.node_get_info(NodeGetInfoRequest {}).await.map(drop))?;
+        self.register()?;
         let request = CreateVolumeRequest {
             name: name.into(),
             capacity_range: Some(CapacityRange {
@@ -171,7 +223,9 @@ impl Caller {
                 limit_bytes: 0,
             }),
             volume_capabilities: vec![how.capability()],
-            parameters: [("replicas".to_owned(), "1".to_owned())].into(),
+            parameters: [("replicas", "1"), ("holdDeadline", how.hold)]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             secrets: how.secrets(),
             ..CreateVolumeRequest::default()
         };
@@ -182,10 +236,10 @@ impl Caller {
         Ok(volume_id)
     }
 
-    fn attach(&self, volume: &str, how: &How, readonly: bool) -> Result<()> {
+    pub fn attach(&self, volume: &str, how: &How, readonly: bool) -> Result<()> {
         let request = ControllerPublishVolumeRequest {
             volume_id: volume.into(),
-            node_id: HOST.into(),
+            node_id: self.host.into(),
             volume_capability: Some(how.capability()),
             readonly,
             secrets: how.secrets(),
@@ -197,10 +251,10 @@ impl Caller {
         Ok(())
     }
 
-    fn detach(&self, volume: &str, how: &How) -> Result<()> {
+    pub fn detach(&self, volume: &str, how: &How) -> Result<()> {
         let request = ControllerUnpublishVolumeRequest {
             volume_id: volume.into(),
-            node_id: HOST.into(),
+            node_id: self.host.into(),
             secrets: how.secrets(),
         };
         self.insist(|| {

@@ -1,6 +1,6 @@
 //! Volumes.
 use block::Term;
-use proto::v1::{Chap, Origin, Place, Volume};
+use proto::v1::{Chap, FormatMark, Origin, Place, Volume};
 use replication::constants::VOLUME_MAX;
 use replication::membership::MEMBERS_MAX;
 use replication::state::NAME_MAX;
@@ -26,6 +26,9 @@ pub fn check(key: &str, volume: &Volume) -> Checked {
     }
     if let Some(chap) = &volume.chap {
         credentials(chap)?;
+    }
+    if let Some(mark) = &volume.format {
+        formatting(mark)?;
     }
     wanted(volume)?;
     let deadline_max = u64::try_from(HOLD_DEADLINE_MAX.as_millis()).unwrap_or(u64::MAX);
@@ -119,6 +122,14 @@ fn geometry(volume: &Volume) -> Checked {
     ensure(fits, "volume.size", || {
         format!("{} is no multiple of {unit} from {unit} to {VOLUME_MAX}", volume.size)
     })
+}
+
+fn formatting(mark: &FormatMark) -> Checked {
+    let known = matches!(&*mark.file_system, "ext4" | "xfs" | "btrfs");
+    ensure(known, "volume.format.file_system", || "use ext4, xfs or btrfs".into())?;
+    let fits = !mark.host.is_empty() && mark.host.len() <= PAIR_LEN_MAX;
+    ensure(fits, "volume.format.host", || "it is no name".into())?;
+    ensure(mark.stage > 0, "volume.format.stage", || "stages are numbered from 1".into())
 }
 
 fn compression(word: &str) -> Checked {

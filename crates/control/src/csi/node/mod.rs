@@ -2,6 +2,7 @@
 //!
 //! Requests are checked in [`requests`], and done by [`attach::Host`]: nothing is kept here, so that a driver that
 //! was killed goes on where it was. What the site has to say (which volume, a new stage) is asked for here.
+mod permit;
 mod requests;
 mod whereabouts;
 
@@ -33,6 +34,7 @@ use super::status::{refused, unable, unless_missing};
 use super::topology;
 use crate::api::types::{Attach, Credential, Detach, NewHost, NewStage, Pairs, Volume};
 use crate::controller::{NODE_KEY, initiator};
+use permit::SitePermit;
 use requests::{Expand, Publish, Stage, Staged};
 
 pub use whereabouts::SiteWhereabouts;
@@ -204,13 +206,25 @@ impl NodeService {
         let read_only = wanted.read_only || is_read_only(volume, &self.host.name);
         let wanted = Stage { read_only, ..wanted };
         let (claim, attached, is_new) = self.attached(volume, &wanted).await?;
+        let permit = SitePermit {
+            runtime: tokio::runtime::Handle::current(),
+            client: self.site.client()?,
+            uid: wanted.uid.clone(),
+            host: self.host.name.clone(),
+            stage: attached.stage,
+            credential: wanted.credential.clone(),
+        };
+        if wanted.mount.is_none() && !is_new {
+            // A stage before this one may have been cut off while it made a file system.
+            permit.forget().await.map_err(refused)?;
+        }
         blocking(move || {
             let staged = match wanted.mount {
                 None => claim.stage_device(&wanted.path),
                 Some(mount) => {
                     let (path, options) = (&*wanted.path, mount.flags);
                     let stage = attach::host::Stage { path, kind, read_only, options };
-                    claim.stage(&attached, &stage)
+                    claim.stage(&attached, &stage, &permit)
                 }
             };
             let staged = staged.inspect_err(|_| {
@@ -246,7 +260,11 @@ impl NodeService {
             return Ok((claim, attached, false));
         }
         let choice = choose(volume, self.machine.way).map_err(unable)?;
-        let new = NewStage { host: self.host.name.clone(), credential: wanted.credential.clone() };
+        let new = NewStage {
+            host: self.host.name.clone(),
+            mounts: wanted.mount.is_some(),
+            credential: wanted.credential.clone(),
+        };
         let client = self.site.client()?;
         let stage = client.new_stage(&wanted.uid, &new).await.map_err(refused)?.stage;
         let record = Record {

@@ -58,6 +58,10 @@ fn every_trouble_of_a_machine_has_a_code() {
     use Code::{Aborted, AlreadyExists, FailedPrecondition, Internal, InvalidArgument, NotFound};
     for (error, code, word) in [
         (HostError::Busy { uid: uid() }, Aborted, "a01"),
+        (PermitError::Busy("v is busy".into()).into(), Aborted, "v is busy"),
+        (PermitError::Refused("it has data".into()).into(), FailedPrecondition, "data"),
+        (PermitError::Unavailable("it is away".into()).into(), Code::Unavailable, "away"),
+        (PermitError::Failed("because".into()).into(), Internal, "because"),
         (HostError::Path { field: "p", path: at(), problem: "no" }, InvalidArgument, "/at"),
         (HostError::NoWay("no module".into()), FailedPrecondition, "no module"),
         (HostError::Start("because".into()), Code::Unavailable, "because"),
@@ -77,7 +81,7 @@ fn every_trouble_of_a_machine_has_a_code() {
         (HostError::NotThere { path: at() }, NotFound, "/at"),
         (HostError::SingleWriter { path: at() }, FailedPrecondition, "/at"),
         (HostError::Foreign { found: "dos".into(), wanted: "xfs" }, FailedPrecondition, "dos"),
-        (HostError::BlankReadOnly, FailedPrecondition, "blank"),
+        (HostError::BlankReadOnly, FailedPrecondition, "nothing to mount"),
         (HostError::Twin { uuid: "u-1".into(), why: "no".into() }, FailedPrecondition, "u-1"),
         (HostError::System { what: "it".into(), error: error() }, Internal, "because"),
         (HostError::FileSystem(damaged), FailedPrecondition, "not formatted over"),

@@ -31,6 +31,7 @@ pub fn volume(name: &str, health: Health) -> Volume {
         chap_user: None,
         attached_only: false,
         attachments: Vec::new(),
+        format: None,
         state: state(health),
         target: Some(Target {
             node: "node-1".into(),
