@@ -19,6 +19,7 @@ mod mounts;
 pub mod orders;
 pub mod process;
 pub mod record;
+mod sync;
 mod tools;
 pub mod ways;
 

@@ -22,6 +22,8 @@ pub enum Order {
     Resize,
     /// Flush, give the device back, and end.
     Stop,
+    /// Whatever is not written is lost: what waits for that fails, and nothing stands in the way of a stop.
+    Abandon,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +63,8 @@ pub enum Health {
 pub enum Reply {
     Done(Status),
     Failed(String),
+    /// Something that was written would be lost, and why.
+    Unwritten(String),
 }
 
 #[derive(Debug, Error)]
@@ -68,6 +72,11 @@ pub enum OrderError {
     /// No process is there.
     #[error("the attachment's process does not answer: {0}")]
     Gone(io::Error),
+    /// It is there, and at work.
+    #[error("the attachment's process has not answered for {ANSWER_MAX:?}: ask again")]
+    Slow,
+    #[error("something that was written would be lost: {0}")]
+    Unwritten(String),
     #[error("the attachment's process answered in another way than it should: {0}")]
     Strange(String),
     #[error("{0}")]
@@ -76,22 +85,30 @@ pub enum OrderError {
 
 /// Tells the process that listens there.
 pub fn tell(socket: &Path, order: Order) -> Result<Status, OrderError> {
+    tell_within(socket, order, ANSWER_MAX)
+}
+
+fn tell_within(socket: &Path, order: Order, within: Duration) -> Result<Status, OrderError> {
     let asked = || {
         let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(ANSWER_MAX))?;
-        stream.set_write_timeout(Some(ANSWER_MAX))?;
+        stream.set_read_timeout(Some(within))?;
+        stream.set_write_timeout(Some(within))?;
         write_line(&mut stream, &order)?;
         let mut line = String::new();
         BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
         Ok(line)
     };
-    let line = asked().map_err(OrderError::Gone)?;
+    let line = asked().map_err(|error: io::Error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => OrderError::Slow,
+        _ => OrderError::Gone(error),
+    })?;
     if line.is_empty() {
         return Err(OrderError::Gone(io::ErrorKind::UnexpectedEof.into()));
     }
     match serde_json::from_str(&line) {
         Ok(Reply::Done(status)) => Ok(status),
         Ok(Reply::Failed(reason)) => Err(OrderError::Failed(reason)),
+        Ok(Reply::Unwritten(reason)) => Err(OrderError::Unwritten(reason)),
         Err(error) => Err(OrderError::Strange(error.to_string())),
     }
 }
@@ -113,4 +130,28 @@ fn write_line(to: &mut impl Write, what: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
     to.write_all(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// Protects from taking a process that still writes for one that is gone: what it serves would be cut off.
+    #[test]
+    fn who_takes_long_is_not_gone() {
+        let socket = std::env::temp_dir().join(format!("pollux-orders-{}", std::process::id()));
+        // It is in the folder for temporary files.
+        let _ = std::fs::remove_file(&socket);
+        let gone = tell(&socket, Order::Stop).expect_err("nobody is there");
+        assert!(matches!(gone, OrderError::Gone(_)), "{gone}");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let slow = tell_within(&socket, Order::Stop, Duration::from_millis(50));
+        assert!(matches!(slow, Err(OrderError::Slow)), "{slow:?}");
+        drop(listener);
+        let gone = tell(&socket, Order::Stop).expect_err("nobody is there any more");
+        assert!(matches!(gone, OrderError::Gone(_)), "{gone}");
+        let _ = std::fs::remove_file(&socket);
+    }
 }

@@ -110,9 +110,15 @@ fn obey(listener: &UnixListener, record: &Record, attached: &mut dyn Attached) {
                 Order::Status => Ok(()),
                 Order::Resize => attached.resize(),
                 Order::Stop => attached.close().inspect(|()| closed = true),
+                Order::Abandon => {
+                    warn!("whatever is not written yet is given up");
+                    attached.abandon();
+                    Ok(())
+                }
             };
             match done {
                 Ok(()) => Reply::Done(status(record, attached)),
+                Err(WayError::Unwritten { reason, .. }) => Reply::Unwritten(reason),
                 Err(error) => Reply::Failed(error.to_string()),
             }
         });

@@ -7,6 +7,7 @@
 //! - `device` has the path of the device, where that cannot be found in another way.
 //! - `fuse/` is where the volume's file is, if it has one.
 //! - `log` is what the process said.
+//! - `unwritten` is there if the kernel could not write what it had in memory, and says why.
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -84,6 +85,11 @@ impl Folder {
     /// Held by the attachment's process as long as it lives.
     pub fn process_lock(&self) -> PathBuf {
         self.0.join("process.lock")
+    }
+
+    /// Why something that was written is lost, if it is.
+    pub fn unwritten(&self) -> PathBuf {
+        self.0.join("unwritten")
     }
 
     pub fn log(&self) -> PathBuf {

@@ -8,11 +8,11 @@ use std::{io, thread};
 use rustix::fs::{FlockOperation, flock};
 
 use super::stage::is_of;
-use super::{Host, HostError};
+use super::{Host, HostError, Unwritten};
 use crate::mounts::{self, Mount};
 use crate::orders::{self, Health, Order, Status};
 use crate::record::{Folder, Record};
-use crate::ways;
+use crate::ways::{self, WayError};
 
 /// An attachment's process that was told to stop ends within moments, unless it is in the middle of a login.
 const END_MAX: Duration = Duration::from_secs(45);
@@ -71,7 +71,7 @@ impl Claim {
         if !used.is_empty() {
             return Err(HostError::Lost { volume: record.volume, reason: lost, used });
         }
-        self.give_back()?;
+        self.give_back(Unwritten::Keep)?;
         Ok(Current::Nothing)
     }
 
@@ -114,6 +114,10 @@ impl Claim {
 
     /// Gives the device back, flushed. Fails while somebody uses it. Nothing to do is no error.
     pub fn detach(&self) -> Result<(), HostError> {
+        self.detach_with(Unwritten::Keep)
+    }
+
+    pub(super) fn detach_with(&self, unwritten: Unwritten) -> Result<(), HostError> {
         if self.folder.read()?.is_none() {
             return self.forget();
         }
@@ -121,7 +125,20 @@ impl Claim {
         if !used.is_empty() {
             return Err(HostError::Used { used });
         }
-        self.give_back()
+        self.give_back(unwritten)
+    }
+
+    /// Nothing is written any more, and whatever waits for that fails. Done too if no process is there.
+    pub(super) fn abandon(&self) -> Result<(), HostError> {
+        if !is_running(&self.folder) {
+            return Ok(());
+        }
+        match orders::tell(&self.folder.orders(), Order::Abandon) {
+            Ok(_) => Ok(()),
+            // It hears nothing: then its file fails, if it has one.
+            Err(orders::OrderError::Gone(_) | orders::OrderError::Slow) => self.let_go(),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A folder without a record: somebody was killed before anything was done, or after all was undone.
@@ -130,19 +147,31 @@ impl Claim {
     }
 
     /// The process first; what it leaves, or one that was killed left, afterwards.
-    fn give_back(&self) -> Result<(), HostError> {
+    fn give_back(&self, unwritten: Unwritten) -> Result<(), HostError> {
+        let record = self.folder.read()?;
+        if let (Some(record), Unwritten::Keep) = (&record, unwritten) {
+            self.has_lost_nothing(record)?;
+        }
+        let lost = |reason: String| match &record {
+            Some(record) => self.unwritten(record, reason),
+            None => HostError::Order(orders::OrderError::Unwritten(reason)),
+        };
         if is_running(&self.folder) {
             // One that is just beginning hears nothing yet; whatever it answers, it is to stop.
             let _ = self.ask();
             match orders::tell(&self.folder.orders(), Order::Stop) {
                 Ok(_) => {}
                 Err(orders::OrderError::Gone(_)) => self.let_go()?,
+                Err(orders::OrderError::Unwritten(reason)) => return Err(lost(reason)),
                 Err(error) => return Err(error.into()),
             }
             self.await_end()?;
         }
-        if let Some(record) = self.folder.read()? {
-            ways::clean(&record, &self.folder)?;
+        if let Some(record) = &record {
+            ways::clean(record, &self.folder, unwritten).map_err(|error| match error {
+                WayError::Unwritten { reason, .. } => lost(reason),
+                error => error.into(),
+            })?;
         }
         Ok(self.folder.remove()?)
     }

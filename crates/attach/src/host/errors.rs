@@ -31,6 +31,11 @@ pub enum HostError {
     Occupied { path: PathBuf, by: String },
     #[error("{} cannot be unmounted, somebody works in it: end that, then ask again", path.display())]
     Worked { path: PathBuf },
+    #[error(
+        "the volume {volume} stays: what was written to {} and is buffered in this machine's memory could not be written to it ({reason}), and would be lost; bring its target back and ask again, or give those writes up with `pollux volume unmount {volume} --force`",
+        device.display()
+    )]
+    Unwritten { volume: String, device: PathBuf, reason: String },
     #[error("{} is no mount and not empty: what is in it is somebody's, and it stays", path.display())]
     NotEmpty { path: PathBuf },
     #[error("{} does not take these mount options: {options}", kind)]

@@ -4,6 +4,7 @@
 //! machine. Everything can be asked for again, and is done once. Nothing is kept in memory.
 mod claim;
 mod errors;
+mod flush;
 mod permit;
 mod publish;
 mod stage;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub use claim::{Claim, Current};
 pub use errors::HostError;
+pub use flush::Unwritten;
 pub use permit::{Permit, PermitError};
 pub use publish::Publish;
 pub use stage::Stage;

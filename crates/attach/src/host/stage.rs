@@ -1,12 +1,17 @@
 //! Staging: the volume's file system at one place of the machine.
 use std::path::Path;
-use std::{fs, io};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use super::claim::number;
-use super::{Claim, HostError, Permit, resolved};
+use super::{Claim, HostError, Permit, Unwritten, resolved};
 use crate::filesystem::{self, Found, Kind};
 use crate::mounts;
 use crate::orders::Status;
+
+/// Writes that were given up fail within moments.
+const LET_GO_MAX: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How it is to be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +102,7 @@ impl Claim {
     }
 
     /// Takes it from there. Nothing there is no error; somebody else's mount is left alone.
-    pub fn unstage(&self, at: &Path) -> Result<(), HostError> {
+    fn unstage(&self, at: &Path, unwritten: Unwritten) -> Result<(), HostError> {
         let at = &resolved(at);
         let failed = || HostError::system(format!("unmounting {}", at.display()));
         while let Some(mounted) = mounts::at(at).map_err(failed())? {
@@ -105,29 +110,39 @@ impl Claim {
             if !ours.contains(&mounted) {
                 return Err(HostError::Occupied { path: at.into(), by: mounted.source });
             }
-            unmount(at)?;
+            match unwritten {
+                Unwritten::Keep => {
+                    self.write_back(&mounted)?;
+                    unmount(at)?;
+                }
+                Unwritten::Drop => unmount_at_last(at)?,
+            }
         }
         Ok(())
     }
 
-    /// Takes it from there and gives the device back, unless somebody else has it still.
+    /// Takes it from there and gives the device back, unless somebody else has it still, or something that was
+    /// written does not arrive.
     pub fn unstage_and_detach(&self, at: &Path) -> Result<(), HostError> {
         let at = &resolved(at);
         let used: Vec<_> = self.used()?.into_iter().filter(|used| used != at).collect();
         if !used.is_empty() {
             return Err(HostError::Used { used });
         }
-        self.unstage(at)?;
+        self.unstage(at, Unwritten::Keep)?;
         self.detach()
     }
 
     /// Away from wherever it is, and the device too.
-    pub fn unmount_and_detach(&self) -> Result<(), HostError> {
+    pub fn unmount_and_detach(&self, unwritten: Unwritten) -> Result<(), HostError> {
+        if unwritten == Unwritten::Drop {
+            self.abandon()?;
+        }
         // The last one that was mounted first: others may be within it.
         while let Some(mounted) = self.mounts()?.pop() {
-            self.unstage(&mounted.at)?;
+            self.unstage(&mounted.at, unwritten)?;
         }
-        self.detach()
+        self.detach_with(unwritten)
     }
 
     /// What is mounted at a path, if it is this volume.
@@ -190,6 +205,19 @@ pub(super) fn unmount(at: &Path) -> Result<(), HostError> {
         io::ErrorKind::ResourceBusy => HostError::Worked { path: at.into() },
         _ => HostError::System { what: format!("unmounting {}", at.display()), error },
     })
+}
+
+/// A mount that is given up. Whoever waited for its writes has it open until these have failed.
+fn unmount_at_last(at: &Path) -> Result<(), HostError> {
+    let begun = Instant::now();
+    loop {
+        match unmount(at) {
+            Err(HostError::Worked { .. }) if begun.elapsed() < LET_GO_MAX => {
+                thread::sleep(LOOK_EVERY);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Btrfs has numbers of its own for its mounts: it is told by its source.

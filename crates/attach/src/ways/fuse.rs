@@ -13,6 +13,7 @@ use crate::{fuse, loops, mounts};
 
 pub struct Attachment {
     link: Arc<Link>,
+    folder: Folder,
     /// `None`: it is closed.
     session: Option<BackgroundSession>,
     file: PathBuf,
@@ -38,7 +39,7 @@ impl Attachment {
         let read_only = record.read_only || disk.read_only;
         let note = |device: &Path| tell_device(folder, device);
         let device = loops::attach(&file, disk.block, read_only, note)?;
-        Ok(Attachment { link, session: Some(session), file, device })
+        Ok(Attachment { link, folder: folder.clone(), session: Some(session), file, device })
     }
 }
 
@@ -72,21 +73,21 @@ impl Attached for Attachment {
 
     fn close(&mut self) -> Result<(), WayError> {
         // The device goes last: whatever fails before leaves everything as it was.
-        if loops::is_on(&self.device, &self.file) {
-            let file = unused(&self.device)?;
-            let synced = file.sync_all();
-            if !linked::is_over(&self.link) {
-                synced.map_err(|error| WayError::System { what: "the volume's device", error })?;
-            }
-        }
-        linked::flush(&self.link)?;
-        if loops::is_on(&self.device, &self.file) {
+        let is_on = loops::is_on(&self.device, &self.file);
+        let alone = is_on.then(|| unused(&self.device)).transpose()?;
+        linked::write_back(&self.link, &self.folder, &self.device, is_on)?;
+        drop(alone);
+        if is_on {
             loops::detach(&self.device)?;
         }
         // Unmounts, and waits until nobody is answered any more.
         drop(self.session.take());
         self.link.stop();
         Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.link.stop();
     }
 }
 

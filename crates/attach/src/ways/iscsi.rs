@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tracing::warn;
+
 use super::redirect::Portal;
-use super::{Attached, WayError, tell_device, unused};
+use super::{Attached, WRITE_BACK_MAX, WayError, tell_device, unused};
+use crate::host::Unwritten;
 use crate::link::Plan;
 use crate::orders::Health;
 use crate::record::{Folder, Record};
@@ -25,8 +28,10 @@ pub struct Attachment {
     /// Ends with this.
     _portal: Portal,
     target: String,
+    folder: Folder,
     device: PathBuf,
     size: u64,
+    unwritten: Unwritten,
 }
 
 /// Our own settings of an initiator, beside those of the machine: one for each name that it logs in with.
@@ -53,7 +58,14 @@ impl Attachment {
             let _ = end(&target);
         })?;
         tell_device(folder, &device).map_err(failed("the note of the device"))?;
-        let mut attachment = Attachment { _portal: portal, target, device, size: 0 };
+        let mut attachment = Attachment {
+            _portal: portal,
+            target,
+            folder: folder.clone(),
+            device,
+            size: 0,
+            unwritten: Unwritten::Keep,
+        };
         attachment.size = attachment.read_size()?;
         Ok(attachment)
     }
@@ -170,10 +182,31 @@ fn end(target: &str) -> Result<(), WayError> {
     Ok(())
 }
 
-/// What a process that was killed left. A session that somebody uses stays, and so does what is known of it.
-pub fn clean(record: &Record, folder: &Folder) -> Result<(), WayError> {
+/// Logs out once everything is written. A session that is lost may come back: until it does, or until somebody gives
+/// up what it has not written, the device stays.
+fn leave(
+    unwritten: Unwritten,
+    write_back: impl FnOnce() -> Result<(), WayError>,
+    log_out: impl FnOnce() -> Result<(), WayError>,
+) -> Result<(), WayError> {
+    match (write_back(), unwritten) {
+        (Ok(()), _) => {}
+        (Err(error), Unwritten::Drop) => warn!(%error, "it is given up"),
+        (Err(error), Unwritten::Keep) => return Err(error),
+    }
+    log_out()
+}
+
+fn write_back(device: &Path, folder: &Folder) -> Result<(), WayError> {
+    super::write_back(device, folder, Instant::now() + WRITE_BACK_MAX)
+}
+
+/// What a process that was killed left. A session that somebody uses stays, and so does what is known of it. The
+/// kernel's session does not need the process: what it has not written yet still can be.
+pub fn clean(record: &Record, folder: &Folder, unwritten: Unwritten) -> Result<(), WayError> {
     for device in super::devices(folder).iter().filter(|device| device.exists()) {
-        drop(unused(device)?);
+        let alone = unused(device)?;
+        leave(unwritten, || write_back(device, folder), || Ok(drop(alone)))?;
     }
     // Of any stage: a login that was under way may have come to its end after its process.
     for target in sessions_of(&format!("{IQN}{}:stage.", record.volume)) {
@@ -258,12 +291,18 @@ impl Attached for Attachment {
     }
 
     fn close(&mut self) -> Result<(), WayError> {
-        let file = unused(&self.device)?;
-        let synced = file.sync_all();
-        if let (Err(error), Health::Up { .. }) = (synced, self.health()) {
-            return Err(WayError::System { what: "the volume's device", error });
-        }
-        drop(file);
-        end(&self.target)
+        let alone = unused(&self.device)?;
+        let log_out = || {
+            drop(alone);
+            end(&self.target)
+        };
+        leave(self.unwritten, || write_back(&self.device, &self.folder), log_out)
+    }
+
+    fn abandon(&mut self) {
+        self.unwritten = Unwritten::Drop;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,15 @@
 //! What the ways that have a link of their own share.
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::WayError;
+use super::{WRITE_BACK_MAX, WayError};
 use crate::link::{Failure, Link, State, Work};
 use crate::orders::Health;
+use crate::record::Folder;
 
 /// How long somebody who wants a volume waits until it is reached for the first time.
 pub const REACH_MAX: Duration = Duration::from_secs(20);
-
-/// Shorter than whoever gave the order waits for its answer.
-const FLUSH_MAX: Duration = Duration::from_secs(60);
 
 pub fn health(link: &Link) -> Health {
     match link.state() {
@@ -29,21 +28,37 @@ fn since_ms(since: Instant) -> u64 {
 
 /// Everything that was written is durable. An attachment that has ended, or that is not let in any more, has nothing
 /// that could be made so, and nothing to wait for.
-pub fn flush(link: &Link) -> Result<(), WayError> {
+pub fn write_back(
+    link: &Link,
+    folder: &Folder,
+    device: &Path,
+    is_there: bool,
+) -> Result<(), WayError> {
     if is_over(link) {
         return Ok(());
     }
+    let until = Instant::now() + WRITE_BACK_MAX;
+    let written = if is_there { super::write_back(device, folder, until) } else { Ok(()) };
+    match written.and_then(|()| flush(link, device, until)) {
+        Err(WayError::Unwritten { .. } | WayError::NotDurable { .. }) if is_over(link) => Ok(()),
+        result => result,
+    }
+}
+
+fn flush(link: &Link, of: &Path, until: Instant) -> Result<(), WayError> {
     let (done, result) = mpsc::channel();
     let answer = move |flushed: Result<&[u8], Failure>| {
         // Nobody waits any more: whoever asked is gone.
         let _ = done.send(flushed.map(drop));
     };
     link.submit(Work::Flush, Box::new(answer));
-    match result.recv_timeout(FLUSH_MAX).unwrap_or(Err(Failure::TooLate)) {
-        Ok(()) => Ok(()),
-        Err(_) if is_over(link) => Ok(()),
-        Err(failure) => Err(WayError::Unflushed(failure)),
-    }
+    let wait = until.saturating_duration_since(Instant::now());
+    let flushed = result.recv_timeout(wait).unwrap_or(Err(Failure::TooLate));
+    // The target has it, and can be asked again.
+    flushed.map_err(|failure| WayError::NotDurable {
+        device: of.to_owned(),
+        reason: failure.to_string(),
+    })
 }
 
 /// Nothing that is written now will ever arrive, as far as can be told.

@@ -6,18 +6,22 @@ mod linked;
 mod nbd;
 mod redirect;
 
+use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use kernel::{Choice, choose, there};
 
+use crate::host::Unwritten;
 use crate::link::{HandshakeError, Plan};
 use crate::loops::LoopError;
 use crate::orders::Health;
 use crate::record::{Folder, Record};
+use crate::sync::{self, SyncError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -58,8 +62,11 @@ pub enum WayError {
     Tool(#[from] crate::tools::ToolError),
     #[error("{0}")]
     Iscsi(String),
-    #[error("the last writes could not be made durable, and the device stays: {0}")]
-    Unflushed(crate::link::Failure),
+    /// The kernel has given up writing it.
+    #[error("what was written to {} is lost: {reason}", device.display())]
+    Unwritten { device: PathBuf, reason: String },
+    #[error("what was written to {} is not durable yet ({reason}), and the device stays: ask again", device.display())]
+    NotDurable { device: PathBuf, reason: String },
 }
 
 /// A volume that is a device now.
@@ -71,6 +78,8 @@ pub trait Attached: Send {
     fn resize(&mut self) -> Result<(), WayError>;
     /// What was written is durable and the device is gone, or nothing has changed.
     fn close(&mut self) -> Result<(), WayError>;
+    /// Whatever is not written yet is lost: it fails, and does not stand in the way of [`Attached::close`].
+    fn abandon(&mut self);
 }
 
 /// Makes a device of it.
@@ -83,12 +92,12 @@ pub fn attach(record: &Record, folder: &Folder, plan: Plan) -> Result<Box<dyn At
 }
 
 /// What a process that was killed left of a device. Nothing may use it any more.
-pub fn clean(record: &Record, folder: &Folder) -> Result<(), WayError> {
+pub fn clean(record: &Record, folder: &Folder, unwritten: Unwritten) -> Result<(), WayError> {
     match record.way {
         Way::Fuse => fuse::clean(folder),
         // The kernel let go of its device when the process ended, which had the other end of its socket.
         Way::Nbd => Ok(()),
-        Way::Iscsi => iscsi::clean(record, folder),
+        Way::Iscsi => iscsi::clean(record, folder, unwritten),
     }
 }
 
@@ -111,6 +120,22 @@ fn tell_device(folder: &Folder, device: &Path) -> std::io::Result<()> {
 fn told_device(folder: &Folder) -> Option<PathBuf> {
     let told = std::fs::read_to_string(folder.device()).ok()?;
     Some(PathBuf::from(told.trim_end()))
+}
+
+/// How long what a device has in memory may take to be written: shorter than whoever gave the order waits.
+const WRITE_BACK_MAX: Duration = Duration::from_secs(60);
+
+/// Everything that the kernel has of a device in memory is the target's, and durable there, before `until`.
+fn write_back(device: &Path, folder: &Folder, until: Instant) -> Result<(), WayError> {
+    let (path, wait) = (device.to_owned(), until.saturating_duration_since(Instant::now()));
+    let all_of_it = move || File::open(path)?.sync_all();
+    sync::within(wait, folder.unwritten(), all_of_it).map_err(|error| {
+        let (device, reason) = (device.to_owned(), error.to_string());
+        match error {
+            SyncError::Failed(_) => WayError::Unwritten { device, reason },
+            SyncError::Late(_) => WayError::NotDurable { device, reason },
+        }
+    })
 }
 
 /// Nobody has it mounted, or for himself in another way.

@@ -34,6 +34,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 pub struct Attachment {
     link: Arc<Link>,
+    folder: Folder,
     device: PathBuf,
     block: ByteLen,
     /// The kernel's side, and ours.
@@ -68,7 +69,8 @@ impl Attachment {
                 info!(?ended, "the kernel asks no more");
             }),
         ];
-        let attachment = Attachment { link, device, block: disk.block, threads };
+        let (folder_of, block) = (folder.clone(), disk.block);
+        let attachment = Attachment { link, folder: folder_of, device, block, threads };
         attachment.await_size(disk.size).map_err(failed)?;
         tell_device(folder, &attachment.device).map_err(failed)?;
         Ok(attachment)
@@ -202,12 +204,7 @@ impl Attached for Attachment {
         // If the kernel has let go of it already, its number may be somebody else's.
         if !self.threads.iter().any(JoinHandle::is_finished) {
             let file = unused(&self.device)?;
-            // What the kernel still has of it. An attachment that is over cannot take it any more.
-            let synced = file.sync_all();
-            if !linked::is_over(&self.link) {
-                synced.map_err(failed)?;
-            }
-            linked::flush(&self.link)?;
+            linked::write_back(&self.link, &self.folder, &self.device, true)?;
             calls::disconnect_nbd(&file).map_err(failed)?;
         }
         for thread in self.threads.drain(..) {
@@ -216,5 +213,9 @@ impl Attached for Attachment {
         }
         self.link.stop();
         Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.link.stop();
     }
 }

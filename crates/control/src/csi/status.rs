@@ -3,6 +3,7 @@ use std::io::ErrorKind;
 
 use attach::filesystem::FileSystemError;
 use attach::host::{HostError, PermitError};
+use attach::orders::OrderError;
 use tonic::{Code, Status};
 
 use crate::api::{self, ApiError};
@@ -71,7 +72,9 @@ pub fn not_yet(what: impl std::fmt::Display) -> Status {
 /// The one place where troubles of this machine become codes of gRPC.
 pub fn unable(error: HostError) -> Status {
     let code = match &error {
-        HostError::Busy { .. } | HostError::Permit(PermitError::Busy(_)) => Code::Aborted,
+        HostError::Busy { .. }
+        | HostError::Permit(PermitError::Busy(_))
+        | HostError::Order(OrderError::Slow) => Code::Aborted,
         // A tool of a driver that was killed has it still: it comes to its end.
         HostError::FileSystem(FileSystemError::Device { error, .. })
             if error.kind() == ErrorKind::ResourceBusy =>
@@ -84,6 +87,8 @@ pub fn unable(error: HostError) -> Status {
         HostError::Lost { .. }
         | HostError::Used { .. }
         | HostError::Worked { .. }
+        // What was written is lost, and only a person may say that it does not matter.
+        | HostError::Unwritten { .. }
         | HostError::NotEmpty { .. }
         | HostError::Occupied { .. }
         | HostError::NotStaged { .. }

@@ -163,7 +163,7 @@ fn site_goes_away(world: &mut World) -> Result<()> {
 }
 
 /// A controller that has just begun refuses for moments.
-fn is_back(world: &World, volume: &Volume) -> Result<()> {
+pub fn is_back(world: &World, volume: &Volume) -> Result<()> {
     let begun = Instant::now();
     while let Err(status) = world.stage(volume) {
         ensure!(begun.elapsed() < Duration::from_secs(20), "{status}");

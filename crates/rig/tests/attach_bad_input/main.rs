@@ -11,6 +11,7 @@ mod modes;
 mod paths;
 mod plugin;
 mod steps;
+mod unwritten;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -169,6 +170,7 @@ fn attach_bad_input() {
         modes::CASES,
         content::CASES,
         cut_off::CASES,
+        unwritten::CASES,
         deaths::CASES,
         steps::CASES,
     ]

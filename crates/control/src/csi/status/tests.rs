@@ -2,7 +2,6 @@ use std::io;
 use std::path::PathBuf;
 
 use attach::filesystem::Kind;
-use attach::orders::OrderError;
 use attach::record::RecordError;
 use attach::ways::WayError;
 
@@ -72,6 +71,12 @@ fn every_trouble_of_a_machine_has_a_code() {
         ),
         (HostError::Used { used: vec![at(), at()] }, FailedPrecondition, "/at, /at"),
         (HostError::Worked { path: at() }, FailedPrecondition, "/at"),
+        (
+            HostError::Unwritten { volume: "db".into(), device: at(), reason: "because".into() },
+            FailedPrecondition,
+            "pollux volume unmount db --force",
+        ),
+        (HostError::Order(OrderError::Slow), Aborted, "ask again"),
         (HostError::NotEmpty { path: at() }, FailedPrecondition, "/at"),
         (HostError::Options { kind: "xfs", options: "x=y".into() }, InvalidArgument, "x=y"),
         (HostError::Occupied { path: at(), by: "tmpfs".into() }, FailedPrecondition, "tmpfs"),

@@ -77,6 +77,9 @@ pub enum Volume {
     /// Unmount a volume on this machine, and let it use it no longer.
     Unmount {
         name: String,
+        /// Also if writes that are buffered here cannot be written to it: they are lost.
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         host: HostArgs,
         #[command(flatten)]

@@ -57,8 +57,8 @@ pub fn run(command: Command, api: &ApiArgs, output: Output) -> Result<ExitCode> 
     }
     with(api, async |client| match command {
         Command::Volume(Volume::Mount(wanted)) => mounts::mount(api, wanted, output).await,
-        Command::Volume(Volume::Unmount { name, host, chap }) => {
-            mounts::unmount(api, name, &host, &chap, output).await
+        Command::Volume(Volume::Unmount { name, force, host, chap }) => {
+            mounts::unmount(api, name, &host, &chap, force, output).await
         }
         Command::Volume(command) => volumes::run(&client, command, output).await,
         Command::Snapshot(command) => snapshots::run(&client, command, output).await,

@@ -2,6 +2,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, anyhow};
+use attach::host::Unwritten;
 use attach::orders::{Health, Status};
 use attach::record::Record;
 use comfy_table::Table;
@@ -30,11 +31,13 @@ pub async fn unmount(
     name: String,
     host: &HostArgs,
     chap: &ChapArgs,
+    force: bool,
     output: Output,
 ) -> Result<()> {
     let node = node(api, host, None)?;
     let credential = credential(chap)?;
-    let done = node.unmount(&name, credential).await;
+    let unwritten = if force { Unwritten::Drop } else { Unwritten::Keep };
+    let done = node.unmount(&name, credential, unwritten).await;
     done.map_err(|status| anyhow!("{}", status.message()))?;
     render::show(&Done { done: format!("{name} is unmounted"), way: None, why: None }, output)
 }

@@ -1,0 +1,100 @@
+//! Waiting until the kernel has written what it has in memory, for no longer than a while.
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum SyncError {
+    /// The kernel has given up, and what it could not write is lost.
+    #[error("{0}")]
+    Failed(io::Error),
+    /// Nothing is lost yet. It goes on by itself.
+    #[error("it is still being written after {0:?}")]
+    Late(Duration),
+}
+
+/// Calls `sync`, which may block for as long as requests wait for a target. The kernel tells of a failure once, to one
+/// of those who ask: it is noted in the file `note`, also if nobody waits for it any more.
+pub fn within(
+    wait: Duration,
+    note: PathBuf,
+    sync: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> Result<(), SyncError> {
+    let (done, result) = mpsc::channel();
+    thread::spawn(move || {
+        let synced = sync();
+        if let Err(error) = &synced {
+            // Where it cannot be noted it is told all the same; a folder that is gone was given up.
+            let _ = fs::write(note, error.to_string());
+        }
+        let _ = done.send(synced);
+    });
+    match result.recv_timeout(wait) {
+        Ok(synced) => synced.map_err(SyncError::Failed),
+        Err(_) => Err(SyncError::Late(wait)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn note(name: &str) -> PathBuf {
+        let note = std::env::temp_dir().join(format!("pollux-sync-{name}-{}", std::process::id()));
+        // Of an earlier run.
+        let _ = fs::remove_file(&note);
+        note
+    }
+
+    fn noted(note: &Path) -> String {
+        let begun = Instant::now();
+        loop {
+            match fs::read_to_string(note) {
+                Ok(text) if !text.is_empty() => break,
+                _ => assert!(begun.elapsed() < Duration::from_secs(20), "nothing is noted"),
+            }
+            thread::yield_now();
+        }
+        let text = fs::read_to_string(note).expect("it is there");
+        fs::remove_file(note).expect("it is there");
+        text
+    }
+
+    #[test]
+    fn what_is_written_leaves_no_note() {
+        let note = note("done");
+        within(Duration::from_secs(20), note.clone(), || Ok(())).expect("it is written");
+        assert!(!note.exists());
+    }
+
+    #[test]
+    fn a_failure_is_told_and_noted() {
+        let at = note("failed");
+        let failed = || Err(io::Error::from_raw_os_error(libc::EIO));
+        let error = within(Duration::from_secs(20), at.clone(), failed).expect_err("it failed");
+        assert!(matches!(&error, SyncError::Failed(_)), "{error}");
+        assert!(noted(&at).contains("Input/output error"));
+    }
+
+    /// Protects from a second attempt that finds nothing wrong: the first one was told, and was not listening.
+    #[test]
+    fn a_failure_that_nobody_waits_for_is_noted() {
+        let at = note("late");
+        let (go_on, held) = mpsc::channel::<()>();
+        let stuck = move || {
+            held.recv().expect("somebody lets it go on");
+            Err(io::Error::from_raw_os_error(libc::EIO))
+        };
+        let error = within(Duration::from_millis(20), at.clone(), stuck).expect_err("it is stuck");
+        assert!(matches!(&error, SyncError::Late(_)), "{error}");
+        assert!(!at.exists(), "nothing is lost yet");
+        go_on.send(()).expect("it waits");
+        assert!(noted(&at).contains("Input/output error"));
+    }
+}
