@@ -132,6 +132,36 @@ async fn who_starts_a_target_that_runs_finds_it_up_to_date() {
     bench.node.stop();
 }
 
+/// Protects from a watch event that was sent before a detachment, and arrives after the node has read the catalog for
+/// it: the host would be let in again, and write to a volume that another one uses.
+#[tokio::test]
+async fn a_late_event_does_not_bring_a_detached_host_back() {
+    let catalog = FalseCatalog::late(v1::Kind::Volume);
+    let both = [attachment("iqn.a", false), attachment("iqn.b", false)];
+    let mut bench = Bench::with(catalog, "access-overtaken", &both[..1]).await;
+    let mut initiator = bench.log_in("iqn.a").unwrap();
+    initiator.ready().unwrap();
+    bench.attach(&both);
+    let older = bench.catalog.get(v1::Kind::Volume, "db").unwrap();
+    bench.attach(&both[1..]);
+    bench.start().await;
+    assert!(initiator.is_cut_off());
+    assert_eq!(bench.log_in("iqn.a").err(), Some(DENIED));
+
+    bench.catalog.deliver(&older);
+    // Events are taken in order: when this one was, the older one was too.
+    bench.catalog.control(9);
+    let begun = Instant::now();
+    while bench.admin.beat(v1::BeatRequest { controller: 8 }).await.is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the watch told nothing");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(bench.sessions().await, 0);
+    assert_eq!(bench.log_in("iqn.a").err(), Some(DENIED), "it stays detached");
+    bench.log_in("iqn.b").unwrap().ready().unwrap();
+    bench.node.stop();
+}
+
 #[tokio::test]
 async fn a_volume_that_is_attached_read_only_is_not_written() {
     let attached = |read_only| [attachment("iqn.a", read_only), attachment("iqn.b", false)];

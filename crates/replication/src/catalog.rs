@@ -30,6 +30,15 @@ pub struct VolumeObject {
     pub chosen: bool,
 }
 
+impl VolumeObject {
+    /// Whether `other` is a later state of the same object. Grants are compared first: they never go back, while the
+    /// versions of a catalog that lost its end begin again below those that were seen, until an operator confirmed it
+    /// with a higher grant. Without such a loss both orders are the same.
+    pub fn is_older_than(&self, other: &VolumeObject) -> bool {
+        (self.grant, self.version) < (other.grant, other.version)
+    }
+}
+
 /// What is asked of the catalog. Answers may come late, never, or after a later question's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogAsk {

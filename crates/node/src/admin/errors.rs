@@ -16,7 +16,7 @@ fn code(refusal: &Refusal) -> Code {
         Refusal::ReplicaExists => Code::AlreadyExists,
         Refusal::TargetRuns | Refusal::Wipe(_) => Code::FailedPrecondition,
         Refusal::NoTarget => Code::NotFound,
-        Refusal::Ending | Refusal::BeingMade => Code::Unavailable,
+        Refusal::Ending | Refusal::BeingMade | Refusal::OldRecord => Code::Unavailable,
         Refusal::Missing(Missing::Unknown { .. } | Missing::Elsewhere { .. }) => Code::NotFound,
         Refusal::Store(error) | Refusal::Missing(Missing::Store { error, .. }) => match error {
             StoreError::NoSpace => Code::ResourceExhausted,

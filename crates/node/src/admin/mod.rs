@@ -27,7 +27,7 @@ use tonic::Status;
 use crate::catalog::Books;
 use crate::clock;
 use crate::random;
-use crate::shard::{Order, Refusal, ReplicaStatus, Sender, TargetStatus};
+use crate::shard::{self, Order, Refusal, ReplicaStatus, Sender, TargetStatus};
 
 pub use errors::status_of;
 pub use fence::{Fence, Generation};
@@ -62,15 +62,27 @@ impl Admin {
     /// Sends an order that has one answer.
     async fn order<T: Send + 'static>(
         &self,
-        order: impl FnOnce(Box<dyn FnOnce(Result<T, Refusal>) + Send>) -> Order,
+        order: impl FnOnce(shard::Answer<T>) -> Order,
     ) -> Result<T, Status> {
-        let (answer, answered) = oneshot::channel();
-        self.shard.send(order(Box::new(move |result| {
-            // Whoever asked may have gone; what was done stays done.
+        let (answer, answered) = self.answer();
+        self.shard.send(order(answer));
+        answered.await
+    }
+
+    /// Where an order is answered, and the answer.
+    fn answer<T: Send + 'static>(
+        &self,
+    ) -> (shard::Answer<T>, impl Future<Output = Result<T, Status>> + Send + use<T>) {
+        let (answer, answered) = oneshot::channel::<Result<T, Refusal>>();
+        let answer = Box::new(move |result| {
+            // The caller may have gone; what was done stays done.
             let _ = answer.send(result);
-        })));
-        let result = answered.await.map_err(|_| ended())?;
-        result.map_err(|refusal| status_of(&refusal))
+        });
+        let answered = async move {
+            let result = answered.await.map_err(|_| ended())?;
+            result.map_err(|refusal| status_of(&refusal))
+        };
+        (answer, answered)
     }
 
     /// Targets of this node, or the one of a volume.

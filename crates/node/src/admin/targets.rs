@@ -20,9 +20,13 @@ impl Admin {
         if known.deleting {
             return Err(Status::failed_precondition("the volume is being deleted"));
         }
-        let record = Box::new(known.record);
         let begin = if request.take_over { Begin::TakeOver } else { Begin::Granted };
-        let started = self.order(|answer| Order::StartTarget { record, begin, answer }).await;
+        let (answer, answered) = self.answer();
+        self.books.send_newest(known.record, |record| {
+            let record = Box::new(record);
+            self.shard.send(Order::StartTarget { record, begin, answer });
+        });
+        let started = answered.await;
         match started {
             // It runs: the call was made before.
             Err(status) if status.code() == Code::FailedPrecondition => {}

@@ -62,16 +62,17 @@ impl Books {
         match (&object.body, key.kind()) {
             (Some(Body::Volume(_)), _) => {
                 let Some(known) = self.usable(object) else { return };
-                let record = known.record.clone();
-                self.copy().volumes.insert(key.name.clone(), known);
-                shard.send(Order::Record(Box::new(record)));
+                shard.send(Order::Record(Box::new(known.record)));
             }
             (Some(Body::Node(node)), _) => {
                 self.copy().nodes.insert(key.name.clone(), node.clone());
                 shard.send(Order::Nodes(self.nodes()));
             }
             (None, v1::Kind::Volume) => {
-                self.copy().volumes.remove(&key.name);
+                let mut copy = self.copy();
+                if !copy.delete_volume(&key.name, object.version) {
+                    return;
+                }
                 if let Err(error) = self.memory.forget(&key.name) {
                     warn!(%error, "a deleted volume is still remembered");
                 }
@@ -106,8 +107,6 @@ impl Books {
     }
 
     fn forget_all_but(&self, told: &Told) {
-        let mut copy = self.copy();
-        copy.volumes.retain(|name, _| told.volumes.contains(name));
-        copy.nodes.retain(|name, _| told.nodes.contains(name));
+        self.copy().retain(&told.volumes, &told.nodes);
     }
 }

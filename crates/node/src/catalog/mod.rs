@@ -1,6 +1,9 @@
 //! The catalog as a node sees it: a copy that a watch keeps fresh, and questions of targets.
 mod convert;
+mod copy;
 mod follow;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -19,6 +22,7 @@ use tonic::Status;
 use crate::admin::Generation;
 use crate::process::{Memory, MemoryError};
 use crate::records::{NodeBook, VolumeRecord};
+use copy::Copy;
 
 pub use convert::Unusable;
 pub use follow::follow;
@@ -30,12 +34,6 @@ pub struct Known {
     /// In which pool of its node each replica is.
     pub pools: BTreeMap<ReplicaId, String>,
     pub deleting: bool,
-}
-
-#[derive(Default)]
-struct Copy {
-    volumes: BTreeMap<String, Known>,
-    nodes: BTreeMap<String, v1::Node>,
 }
 
 /// What this node knows of the catalog. Whatever destroys something asks anew.
@@ -72,7 +70,7 @@ impl Books {
     /// Volumes whose grant a node has: as the catalog says, or said when it could be asked.
     pub fn granted_to(&self, node: NodeId) -> Vec<Known> {
         let known: Vec<Known> = match *self.current.borrow() {
-            true => self.copy().volumes.values().cloned().collect(),
+            true => self.copy().volumes().cloned().collect(),
             false => self.remembered(),
         };
         let is_own = |known: &Known| known.record.object.holder == node && !known.deleting;
@@ -113,7 +111,7 @@ impl Books {
 
     /// From the copy where it is there, otherwise from the catalog.
     pub async fn volume(&self, name: &str) -> Result<Option<Known>, Status> {
-        let known = self.copy().volumes.get(name).cloned();
+        let known = self.copy().volume(name).cloned();
         match known {
             Some(known) => Ok(Some(known)),
             None => self.fetch(name).await,
@@ -124,11 +122,29 @@ impl Books {
     pub async fn fetch(&self, name: &str) -> Result<Option<Known>, Status> {
         let object = self.client.get(&volume_key(name)).await;
         let object = object.map_err(|error| Status::unavailable(error.to_string()))?;
-        let known = object.map(|object| convert::known(&object)).transpose();
+        let Some(object) = object else { return Ok(None) };
+        let known = convert::known(&object);
         let known = known.map_err(|unusable| Status::internal(unusable.to_string()))?;
-        if let Some(known) = &known {
-            self.copy().volumes.insert(name.into(), known.clone());
+        self.learn(&object, known).map(Some).map_err(|error| Status::internal(error.to_string()))
+    }
+
+    /// Hands the newest record of a volume that this node has heard of to an order. Changes that are heard of later
+    /// are sent to the shard behind that order, so none is lost in between.
+    pub fn send_newest(&self, record: VolumeRecord, send: impl FnOnce(VolumeRecord)) {
+        let copy = self.copy();
+        let newest = copy.newest(&record).map_or(record, |known| known.record.clone());
+        send(newest);
+    }
+
+    /// What the node knows after an answer or an event of the catalog: the newer of that and of what it knew. It is on
+    /// the disk before anything acts on it.
+    fn learn(&self, object: &v1::Object, known: Known) -> Result<Known, MemoryError> {
+        let mut copy = self.copy();
+        if let Some(newer) = copy.newer_than(&known.record) {
+            return Ok(newer.clone());
         }
+        self.remember(object)?;
+        copy.insert(known.clone());
         Ok(known)
     }
 
@@ -146,7 +162,7 @@ impl Books {
 
     pub fn place_of(&self, volume: VolumeUid, node: NodeId) -> Option<ReplicaId> {
         let copy = self.copy();
-        let known = copy.volumes.values().find(|known| known.record.uid == volume)?;
+        let known = copy.volumes().find(|known| known.record.uid == volume)?;
         let mut places = known.record.places.iter();
         places.find(|(_, at)| **at == node).map(|(replica, _)| *replica)
     }
@@ -246,11 +262,10 @@ impl Books {
         let known = convert::known(object).inspect_err(|unusable| {
             tracing::error!(%unusable, "the catalog has an object that this node cannot use");
         });
-        let known = known.ok()?;
-        let kept = self.remember(object).inspect_err(|error| {
+        let learnt = self.learn(object, known.ok()?).inspect_err(|error| {
             tracing::error!(%error, "what the catalog says cannot be remembered, so it is not obeyed");
         });
-        kept.ok().map(|()| known)
+        learnt.ok()
     }
 }
 

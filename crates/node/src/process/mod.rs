@@ -249,14 +249,14 @@ async fn resume(books: Arc<Books>, shard: Sender, node: NodeId) {
     }
     for known in books.granted_to(node) {
         let name = known.record.name.clone();
-        shard.send(Order::StartTarget {
-            record: Box::new(known.record),
-            begin: replication::target::Begin::Granted,
-            answer: Box::new(move |started| {
-                if let Err(refusal) = started {
-                    error!(volume = name, %refusal, "a target does not start again");
-                }
-            }),
+        let answer = Box::new(move |started| {
+            if let Err(refusal) = started {
+                error!(volume = name, %refusal, "a target does not start again");
+            }
+        });
+        books.send_newest(known.record, |record| {
+            let (record, begin) = (Box::new(record), replication::target::Begin::Granted);
+            shard.send(Order::StartTarget { record, begin, answer });
         });
     }
 }

@@ -55,7 +55,7 @@ pub use boot::kernel_boot;
 pub use doors::{Listener, Service};
 pub use extents::{Extent, Extents, ExtentsAsk};
 pub use iscsi::IQN;
-pub use orders::{Order, Refusal, ReplicaSpec, Reply, Report};
+pub use orders::{Answer, Order, Refusal, ReplicaSpec, Reply, Report};
 pub use pools::PoolPlace;
 pub use sender::Sender;
 pub use status::{

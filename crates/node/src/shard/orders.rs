@@ -41,6 +41,8 @@ pub enum Refusal {
     NoReplica,
     #[error("the volume's target runs here already")]
     TargetRuns,
+    #[error("the volume's record changed meanwhile; try again")]
+    OldRecord,
     #[error("the volume's target does not run here")]
     NoTarget,
     #[error("the replica keeps its content: {0}")]

@@ -71,17 +71,16 @@ impl Shard {
         above: Start,
     ) -> Result<(), Refusal> {
         let number = self.volumes.number(record.uid);
-        if let Some(target) = self.volumes.target(number) {
-            // Whoever asks has looked at the catalog just now: when it is answered, nobody uses the volume
-            // who may not. The machine itself asks for what it needs, and a watch may have been faster.
-            if record.object.version > target.record.object.version {
-                target.record.access = record.access;
-                self.judge_users(number);
-            }
+        if self.volumes.get(number).target.is_some() {
+            // The caller has read the catalog just now: when it is answered, no session without rights is left.
+            self.record_changed(record);
             if begin == Begin::TakeOver {
                 self.tell_target(number, Event::TakeOver);
             }
             return Err(Refusal::TargetRuns);
+        }
+        if !self.volumes.get_mut(number).hear(&record.object) {
+            return Err(Refusal::OldRecord);
         }
         let run = Boot(self.config.boot.0.wrapping_add(self.numbers.next()));
         let here = self.config.node;
@@ -302,9 +301,13 @@ impl Shard {
         }
     }
 
-    /// The catalog's record of a volume changed.
+    /// A record of a volume: from a watch, or from a caller that has read the catalog. These overtake one another, so an
+    /// older record is dropped: it would give a host back what was taken from it.
     pub(super) fn record_changed(&mut self, record: VolumeRecord) {
         let Some(number) = self.volumes.known(record.uid) else { return };
+        if !self.volumes.get_mut(number).hear(&record.object) {
+            return;
+        }
         self.bound_workers(number, record.workers);
         let Some(target) = self.volumes.target(number) else { return };
         let answer = CatalogAnswer::Object(Box::new(record.object.clone()));

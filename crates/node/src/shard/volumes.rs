@@ -1,6 +1,7 @@
 //! The volumes that a shard has something of: a replica, a target, or both.
 use std::collections::HashMap;
 
+use replication::catalog::VolumeObject;
 use replication::words::VolumeUid;
 
 use super::replicas::ReplicaRun;
@@ -14,6 +15,8 @@ pub struct VolumeRun {
     pub uid: VolumeUid,
     pub replica: Option<ReplicaRun>,
     pub target: Option<TargetRun>,
+    /// The newest object of the volume that was heard of. Records that were sent earlier may arrive later.
+    newest: VolumeObject,
     /// Something of it has events.
     awake: bool,
 }
@@ -27,11 +30,23 @@ pub struct Volumes {
     spare: Vec<VolumeNo>,
 }
 
+impl VolumeRun {
+    /// Whether a record's object may be acted on: it is not older than what was acted on before.
+    pub fn hear(&mut self, object: &VolumeObject) -> bool {
+        if object.is_older_than(&self.newest) {
+            return false;
+        }
+        self.newest = object.clone();
+        true
+    }
+}
+
 impl Volumes {
     /// The number of a volume, which it gets here if it has none.
     pub fn number(&mut self, uid: VolumeUid) -> VolumeNo {
         *self.by_uid.entry(uid).or_insert_with(|| {
-            self.all.push(VolumeRun { uid, replica: None, target: None, awake: false });
+            let newest = VolumeObject::default();
+            self.all.push(VolumeRun { uid, replica: None, target: None, newest, awake: false });
             VolumeNo(self.all.len() - 1)
         })
     }

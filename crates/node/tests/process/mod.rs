@@ -82,6 +82,12 @@ impl FalseCatalog {
         version
     }
 
+    /// Tells an object to the watchers now, whatever was told or asked before.
+    pub fn deliver(&self, object: &v1::Object) {
+        let mut books = self.books.lock().unwrap();
+        books.watchers.retain(|it| it.send(told(Told::Object(object.clone()))).is_ok());
+    }
+
     pub fn control(&self, generation: u64) {
         let controller = v1::Controller { generation, ..v1::Controller::default() };
         self.put(v1::Kind::Controller, "controller", Body::Controller(controller));
@@ -164,6 +170,7 @@ impl Catalog for FalseCatalog {
         &self,
         _: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
+        self.answers()?;
         let (send, receive) = mpsc::unbounded_channel();
         let mut books = self.books.lock().unwrap();
         let begin = v1::Begin { whole: true, session: 1 };

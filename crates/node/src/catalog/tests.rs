@@ -1,0 +1,107 @@
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
+use std::path::PathBuf;
+
+use certs::Name;
+use replication::words::CatalogVersion;
+
+use super::*;
+
+const HERE: NodeId = NodeId(1);
+
+struct Bench {
+    folder: PathBuf,
+    books: Books,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Bench {
+    /// Books of node 1, whose catalog is never reached.
+    fn new(name: &str) -> Bench {
+        let file = format!("pollux-books-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(file);
+        Bench { books: books(&folder), folder }
+    }
+}
+
+fn books(state: &std::path::Path) -> Books {
+    let channel = certs::channel("127.0.0.1:1", &Name::catalog(), None).unwrap();
+    Books::new(Client::new(channel), HERE, Arc::new(Memory::open(state).unwrap()))
+}
+
+fn attached(host: &str) -> v1::Attachment {
+    let (host, initiator) = (host.into(), format!("iqn.{host}"));
+    v1::Attachment { host, initiator, ..v1::Attachment::default() }
+}
+
+/// `db`, granted to this node, and attached to one host.
+fn db(version: u64, host: &str) -> v1::Object {
+    let membership = v1::Membership {
+        version: 1,
+        voters: Some(v1::Voters {
+            members: vec![v1::Member { replica: 1, incarnation: 1 }],
+            rf: 1,
+        }),
+        next: None,
+    };
+    let quorum = v1::Quorum {
+        grant: 3,
+        holder: HERE.0,
+        membership: Some(membership),
+        ..v1::Quorum::default()
+    };
+    let volume = v1::Volume {
+        uid: vec![7; 16],
+        name: "db".into(),
+        size: 1 << 20,
+        block_size: 4096,
+        quorum: Some(quorum),
+        places: vec![v1::Place { replica: 1, node: HERE.0, pool: "main".into() }],
+        attached_only: true,
+        attachments: vec![attached(host)],
+        ..v1::Volume::default()
+    };
+    let (key, body) = (Some(volume_key("db")), Some(Body::Volume(volume)));
+    v1::Object { key, version, revision: version, body }
+}
+
+fn hosts(known: &Known) -> Vec<&str> {
+    known.record.access.stages.keys().map(String::as_str).collect()
+}
+
+/// Protects from a get that was overtaken by a watch, or a watch by a get: in memory, on the disk, and in what
+/// callers are told.
+#[tokio::test]
+async fn what_is_known_of_a_volume_never_goes_back() {
+    let bench = Bench::new("order");
+    let newer = bench.books.usable(&db(7, "b")).unwrap();
+    assert_eq!(hosts(&newer), ["iqn.b"]);
+    let told = bench.books.usable(&db(6, "a")).unwrap();
+    assert_eq!(hosts(&told), ["iqn.b"], "the caller is told the newer one");
+    assert_eq!(hosts(bench.books.copy().volume("db").unwrap()), ["iqn.b"]);
+    let remembered = bench.books.remembered();
+    assert_eq!(hosts(&remembered[0]), ["iqn.b"], "after a restart");
+
+    let old = convert::known(&db(6, "a")).unwrap().record;
+    let mut sent = None;
+    bench.books.send_newest(old, |record| sent = Some(record.object.version));
+    assert_eq!(sent, Some(CatalogVersion(7)), "a target starts with the newest record");
+    let unheard = convert::known(&db(8, "c")).unwrap().record;
+    bench.books.send_newest(unheard, |record| sent = Some(record.object.version));
+    assert_eq!(sent, Some(CatalogVersion(8)));
+    assert_eq!(hosts(&bench.books.usable(&db(8, "c")).unwrap()), ["iqn.c"], "and goes on");
+}
+
+/// Protects from the news that an object is gone, when its name has another one by now.
+#[tokio::test]
+async fn a_late_deletion_does_not_take_the_successor_away() {
+    let bench = Bench::new("deletion");
+    bench.books.usable(&db(9, "b")).unwrap();
+    let mut copy = bench.books.copy();
+    assert!(!copy.delete_volume("db", 8) && copy.volume("db").is_some());
+    assert!(copy.delete_volume("db", 10) && copy.volume("db").is_none());
+}
