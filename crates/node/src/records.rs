@@ -26,8 +26,7 @@ pub struct VolumeRecord {
 /// Who may use a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// What initiators have to know; without it everybody who is allowed may log in.
-    pub chap: Option<Chap>,
+    pub credentials: Credentials,
     pub logins: Logins,
     /// The newest stage of each machine that the volume is attached to, by the name of its initiator; 0: it has had
     /// none since it was attached.
@@ -38,8 +37,8 @@ impl Access {
     /// What a client may do; `None`: nothing, not even log in. Whether it knows the credentials is another question;
     /// but one that has no way to prove anything has no place where they are asked for.
     pub fn admit(&self, client: Client<'_>) -> Option<Rights> {
-        match (client, &self.chap) {
-            (Client::Remote, Some(_)) => None,
+        match (client, &self.credentials) {
+            (Client::Remote, Credentials::Chap(_) | Credentials::Unknown) => None,
             _ => self.logins.admit(client),
         }
     }
@@ -88,6 +87,18 @@ impl Logins {
             (Logins::Attached(_), Client::Remote) => None,
         }
     }
+}
+
+/// What initiators have to prove.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// Nothing: everybody who is allowed may log in.
+    #[default]
+    Nothing,
+    Chap(Chap),
+    /// The volume has credentials that this node does not know: it has started without the catalog, and does not keep
+    /// secrets. Logins that need them wait until the catalog was reached.
+    Unknown,
 }
 
 /// Credentials of an initiator, and ours if it asks for them.
@@ -144,10 +155,12 @@ mod tests {
     #[test]
     fn where_there_are_credentials_nobody_comes_without() {
         let chap = Chap { user: "u".into(), secret: "s".into(), mutual: None };
-        let access = Access { chap: Some(chap), ..Access::default() };
-        assert_eq!(access.admit(Client::Remote), None);
-        assert_eq!(access.admit(Client::Local), Some(Rights::Write));
-        assert_eq!(access.admit(Client::Initiator("iqn.a")), Some(Rights::Write));
+        for credentials in [Credentials::Chap(chap), Credentials::Unknown] {
+            let access = Access { credentials, ..Access::default() };
+            assert_eq!(access.admit(Client::Remote), None);
+            assert_eq!(access.admit(Client::Local), Some(Rights::Write));
+            assert_eq!(access.admit(Client::Initiator("iqn.a")), Some(Rights::Write));
+        }
         assert_eq!(Access::default().admit(Client::Remote), Some(Rights::Write));
     }
 

@@ -153,6 +153,38 @@ async fn a_name_is_proved_where_the_volume_has_credentials() {
     bench.node.stop();
 }
 
+/// Protects from secrets of volumes on the disks of nodes, and from a node that has forgotten them and lets everybody
+/// in: without the catalog it serves, and waits with logins that it cannot check.
+#[tokio::test]
+async fn a_node_that_starts_without_the_catalog_lets_no_unproved_host_in() {
+    let bench = Bench::new("hello-memory", &[attachment("iqn.a", false)], chap(true)).await;
+    let Bench { catalog, folder, node, .. } = bench;
+    node.stop();
+    let kept = std::fs::read(folder.join("state/volumes/db")).unwrap();
+    let kept = String::from_utf8_lossy(&kept).into_owned();
+    assert!(kept.contains("db-user"), "{kept:?}");
+    assert!(!kept.contains("a secret of db") && !kept.contains("the site's secret"), "{kept:?}");
+
+    catalog.set_away(true);
+    let node = Process::start(&folder, &catalog);
+    let mut admin = node.admin().await;
+    served(&mut admin, "db").await;
+    let open =
+        |credentials| Host::open(node.at.nbd.unwrap(), &hello("iqn.a", 1), "db", credentials);
+    let empty = Credentials { secret: b"", ..CREDENTIALS };
+    for credentials in [None, Some(&CREDENTIALS), Some(&empty)] {
+        assert!(open(credentials).is_err());
+    }
+    catalog.set_away(false);
+    let begun = Instant::now();
+    while open(Some(&CREDENTIALS)).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the catalog is back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(open(None).is_err());
+    node.stop();
+}
+
 /// Protects from a proof that was overheard: it is good for one connection.
 #[tokio::test]
 async fn an_overheard_proof_opens_nothing() {

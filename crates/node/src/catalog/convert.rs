@@ -12,7 +12,7 @@ use replication::words::{CatalogVersion, Grant, Incarnation, NodeId, ReplicaId, 
 use thiserror::Error;
 
 use super::Known;
-use crate::records::{Access, Chap, Logins, VolumeRecord};
+use crate::records::{Access, Chap, Credentials, Logins, VolumeRecord};
 
 /// What a swap is to bring: against which version and grant, and what.
 pub type Wanted = (CatalogVersion, Grant, VolumeObject);
@@ -72,13 +72,29 @@ pub fn known(object: &v1::Object) -> Result<Known, Unusable> {
 }
 
 fn access(volume: &v1::Volume) -> Access {
-    let chap = volume.chap.as_ref().map(|chap| Chap {
-        user: chap.user.clone(),
-        secret: chap.secret.clone(),
-        mutual: (!chap.mutual_user.is_empty())
-            .then(|| (chap.mutual_user.clone(), chap.mutual_secret.clone())),
-    });
-    Access { chap, logins: logins(volume), stages: stages(volume) }
+    let credentials = volume.chap.as_ref().map_or(Credentials::Nothing, credentials);
+    Access { credentials, logins: logins(volume), stages: stages(volume) }
+}
+
+fn credentials(chap: &v1::Chap) -> Credentials {
+    if chap.secret.is_empty() {
+        return Credentials::Unknown;
+    }
+    let mutual = (!chap.mutual_user.is_empty())
+        .then(|| (chap.mutual_user.clone(), chap.mutual_secret.clone()));
+    Credentials::Chap(Chap { user: chap.user.clone(), secret: chap.secret.clone(), mutual })
+}
+
+/// An object without its secrets; `None`: it has none. Whoever reads it finds that there are some.
+pub fn without_secrets(object: &v1::Object) -> Option<v1::Object> {
+    let mut object = object.clone();
+    let Some(Body::Volume(v1::Volume { chap: Some(chap), .. })) = &mut object.body else {
+        return None;
+    };
+    let had = !chap.secret.is_empty() || !chap.mutual_secret.is_empty();
+    chap.secret.clear();
+    chap.mutual_secret.clear();
+    had.then_some(object)
 }
 
 fn stages(volume: &v1::Volume) -> BTreeMap<String, u64> {

@@ -82,9 +82,11 @@ impl Books {
             tracing::error!(%error, "what was remembered of the catalog cannot be read");
             Vec::new()
         });
-        let known = |bytes: &Vec<u8>| {
+        let known = |(name, bytes): &(String, Vec<u8>)| {
             let object = v1::Object::decode(bytes.as_slice()).ok()?;
-            convert::known(&object).ok()
+            // Otherwise it is an unfinished file of an earlier version.
+            let is_named = object.key.as_ref().is_some_and(|key| key.name == *name);
+            is_named.then(|| convert::known(&object).ok()).flatten()
         };
         all.iter().filter_map(known).collect()
     }
@@ -95,7 +97,10 @@ impl Books {
         let Some(Body::Volume(volume)) = &object.body else { return Ok(()) };
         let holder = volume.quorum.as_ref().map_or(0, |quorum| quorum.holder);
         match holder == self.node.0 {
-            true => self.memory.keep(&key.name, &object.encode_to_vec()),
+            true => {
+                let bare = convert::without_secrets(object);
+                self.memory.keep(&key.name, &bare.as_ref().unwrap_or(object).encode_to_vec())
+            }
             false => self.memory.forget(&key.name),
         }
     }

@@ -13,7 +13,7 @@ use super::asks::Asker;
 use super::status::Protocol;
 use super::targets::User;
 use super::volumes::VolumeNo;
-use crate::records::{Chap, Client};
+use crate::records::{Chap, Client, Credentials};
 
 /// What a client of NBD may do, and how the target shows it that it is the right one.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +66,10 @@ impl Shard {
         if access.is_old(&by.hello.initiator, split_stage(export).1) {
             return Err(OpenError::OldStage);
         }
-        let target_mac = match &access.chap {
-            Some(chap) => prove(chap, export, by)?,
-            None => None,
+        let target_mac = match &access.credentials {
+            Credentials::Chap(chap) => prove(chap, export, by)?,
+            Credentials::Nothing => None,
+            Credentials::Unknown => return Err(unknown_credentials()),
         };
         Ok(Admitted { rights, target_mac })
     }
@@ -107,6 +108,13 @@ impl Shard {
             }
         }
     }
+}
+
+/// A login whose credentials cannot be compared is refused for now: initiators try again.
+pub fn unknown_credentials() -> OpenError {
+    let reason =
+        "this node has started without the catalog, and learns the volume's credentials from it";
+    OpenError::NotReady { reason: reason.into() }
 }
 
 /// Whether a client knows the credentials of a volume; our own proof, if it wants one.

@@ -19,6 +19,7 @@ use replication::words::{ClientId, ConnectionNumber, StageNumber};
 use tracing::{error, info};
 
 use super::Shard;
+use super::access::unknown_credentials;
 use super::asks::{Asker, Splitter, open_error};
 use super::doors::Whom;
 use super::lines::Role;
@@ -28,6 +29,7 @@ use super::targets::User;
 use super::volumes::VolumeNo;
 use crate::net::socket::Socket;
 use crate::random;
+use crate::records::Credentials;
 
 /// What stands before the name of a volume.
 pub const IQN: &str = "iqn.2026-11.io.pollux:";
@@ -205,7 +207,12 @@ impl Shard {
         let volume = found.ok_or(OpenError::Unknown)?;
         self.admit_initiator(volume, initiator, stage)?;
         let target = self.volumes.get(volume).target.as_ref().ok_or(OpenError::Unknown)?;
-        let chap = target.record.access.chap.as_ref().map(|chap| Chap {
+        let known = match &target.record.access.credentials {
+            Credentials::Nothing => None,
+            Credentials::Chap(chap) => Some(chap),
+            Credentials::Unknown => return Err(unknown_credentials()),
+        };
+        let chap = known.map(|chap| Chap {
             user: chap.user.clone(),
             secret: Secret::new(chap.secret.as_bytes()),
             mutual: chap
