@@ -57,6 +57,9 @@ pub enum CatalogAnswer {
     Object(Box<VolumeObject>),
     /// The swap is done; the object with its new version.
     Swapped(Box<VolumeObject>),
-    /// No such volume.
+    /// The volume was deleted.
+    Deleted,
+    /// The catalog has no such volume, or an older object than it had before, and nothing says that it was deleted: its end
+    /// is lost, or it is another catalog. Nothing follows from that but that it cannot be asked.
     Missing,
 }

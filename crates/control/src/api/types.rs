@@ -479,6 +479,9 @@ pub struct Node {
     pub nbd: String,
     pub replicas: u64,
     pub targets: u64,
+    /// Volumes that this node knows and that the catalog has lost; at most 64.
+    #[serde(default)]
+    pub lost_volumes: Vec<String>,
 }
 
 /// A machine that uses volumes and is no node.

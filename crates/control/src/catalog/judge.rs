@@ -4,6 +4,7 @@ use proto::v1::swap_request::Change;
 use proto::v1::{Key, Kind, Object};
 
 use crate::catalog::check::{self, Wrong};
+use crate::catalog::limits::DELETED_UIDS_MAX;
 
 /// A swap that makes sense by itself.
 #[derive(Clone, Debug)]
@@ -52,6 +53,31 @@ impl Present {
     fn last_version(&self) -> u64 {
         self.object.as_ref().map_or(0, |object| object.version)
     }
+
+    /// What was deleted under this name, once its body is replaced by this one.
+    fn deleted_uids(&self, next: Option<&Body>) -> Vec<Vec<u8>> {
+        let mut uids = self.object.as_ref().map(|it| it.deleted_uids.clone()).unwrap_or_default();
+        let present = self.alive().and_then(|object| object.body.as_ref());
+        if next.is_none()
+            && let Some(uid) = present.and_then(uid)
+        {
+            uids.push(uid.to_vec());
+        }
+        let excess = uids.len().saturating_sub(DELETED_UIDS_MAX);
+        uids.drain(..excess);
+        uids
+    }
+}
+
+/// What tells an object from a later one of the same name.
+pub fn uid(body: &Body) -> Option<&[u8]> {
+    match body {
+        Body::Volume(volume) => Some(&volume.uid),
+        Body::Snapshot(snapshot) => Some(&snapshot.uid),
+        Body::Group(group) => Some(&group.uid),
+        Body::GroupSnapshot(snapshot) => Some(&snapshot.uid),
+        Body::Node(_) | Body::Controller(_) | Body::Token(_) | Body::Host(_) => None,
+    }
 }
 
 fn body(change: Change) -> Option<Body> {
@@ -82,5 +108,6 @@ pub fn judge(present: &Present, swap: Swap, revision: u64) -> Verdict {
     }
     let key = Some(Key { kind: swap.kind.into(), name: swap.name });
     let version = present.last_version() + 1;
-    Verdict::Done(Box::new(Object { key, version, revision, body }))
+    let deleted_uids = present.deleted_uids(body.as_ref());
+    Verdict::Done(Box::new(Object { key, version, revision, body, deleted_uids }))
 }

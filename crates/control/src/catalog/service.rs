@@ -48,8 +48,13 @@ fn not_stored(why: NotStored) -> Status {
 #[tonic::async_trait]
 impl Catalog for Service {
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<Object>, Status> {
-        let (kind, name) = check::key(request.into_inner().key).map_err(refuse)?;
-        let found = self.file.get(kind, &name).map_err(failed)?;
+        let GetRequest { key, deleted } = request.into_inner();
+        let (kind, name) = check::key(key).map_err(refuse)?;
+        let found = match deleted {
+            true => self.file.find(kind, &name),
+            false => self.file.get(kind, &name),
+        };
+        let found = found.map_err(failed)?;
         let missing = || Status::not_found(format!("there is no {} {name}", noun(kind)));
         Ok(Response::new(found.ok_or_else(missing)?))
     }
@@ -91,7 +96,7 @@ impl Catalog for Service {
         &self,
         request: Request<WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let WatchRequest { kind, name, after } = request.into_inner();
+        let WatchRequest { kind, name, after, deleted } = request.into_inner();
         let all = i32::from(Kind::Unspecified);
         let kind = match kind {
             kind if kind == all => None,
@@ -107,7 +112,7 @@ impl Catalog for Service {
         let (out, events) = mpsc::channel(READY_MAX);
         // Subscribed before the file is read: what changes in between is in one of them, or in both.
         let news = self.news.resubscribe();
-        let interest = Interest { kind, name };
+        let interest = Interest { kind, name, deleted };
         let watcher = Watcher { file: self.file.clone(), news, interest, out, _place: place };
         tokio::spawn(watcher.watch(after));
         Ok(Response::new(ReceiverStream::new(events)))

@@ -22,6 +22,8 @@ pub struct Interest {
     pub kind: Option<Kind>,
     /// Empty: all names.
     pub name: String,
+    /// Everything includes what is left of deleted objects.
+    pub deleted: bool,
 }
 
 impl Interest {
@@ -75,8 +77,11 @@ impl Watcher {
         };
         let session = self.file.session();
         self.send(Told::Begin(Begin { whole: after.is_none(), session })).await?;
-        // Of what was deleted before a watch of everything began nobody need be told.
-        let untold = if after.is_none() { self.file.revision()? } else { 0 };
+        // What was deleted before a watch of everything began is told to watchers that ask for it.
+        let untold = match after {
+            None if !self.interest.deleted => self.file.revision()?,
+            _ => 0,
+        };
         let mut at = self.catch_up(after.unwrap_or(0), untold).await?;
         loop {
             let gone = self.out.clone();

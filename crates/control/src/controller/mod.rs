@@ -238,7 +238,14 @@ impl Controller {
     }
 
     fn find<T: Kept>(&self, id: &str) -> Answer<Known<T>> {
-        self.books.get(id).ok_or_else(|| ApiError::not_found(T::NOUN, id))
+        match self.books.get(id) {
+            Some(found) => Ok(found),
+            None if T::KIND == v1::Kind::Volume => {
+                self.not_lost(id)?;
+                Err(ApiError::not_found(T::NOUN, id))
+            }
+            None => Err(ApiError::not_found(T::NOUN, id)),
+        }
     }
 
     /// Stores an object if the catalog has this version of it; `None`: it has another.

@@ -29,7 +29,12 @@ impl Controller {
         let serves = |it: &&Known<v1::Volume>| {
             it.quorum.as_ref().is_some_and(|quorum| quorum.holder == node.id)
         };
-        let state = states::of_node(node, presence, &trouble, self.settings.grace);
+        let beat = self.pulse.beat(node.id);
+        let lost = beat.as_ref().map_or(0, |beat| beat.lost_count);
+        let state = match lost {
+            0 => states::of_node(node, presence, &trouble, self.settings.grace),
+            lost => states::of_witness(lost),
+        };
         let mut topology = node.topology.clone();
         topology.insert(NODE_KEY.into(), node.name.clone());
         Node {
@@ -45,6 +50,31 @@ impl Controller {
             // As the catalog has it: what a node said last may be a second old.
             replicas: placed(&volumes, |place| place.node == node.id),
             targets: volumes.iter().filter(serves).count() as u64,
+            lost_volumes: beat
+                .iter()
+                .flat_map(|beat| &beat.lost)
+                .map(|it| it.name.clone())
+                .collect(),
+        }
+    }
+
+    /// Refuses what is asked of a volume that nodes know and the catalog has lost: it is not gone, and its name is not free.
+    pub(super) fn not_lost(&self, id: &str) -> Answer<()> {
+        let is_it = |it: &v1::VolumeRef| it.name == id || hex::encode(&it.uid) == id;
+        let nodes = self.books.all::<v1::Node>();
+        let knows = |node: &&super::books::Known<v1::Node>| {
+            self.pulse.beat(node.id).is_some_and(|beat| beat.lost.iter().any(is_it))
+        };
+        match nodes.iter().find(knows) {
+            None => Ok(()),
+            Some(node) => Err(ApiError::new(
+                Code::Unavailable,
+                format!(
+                    "the catalog has lost the volume `{id}`, which `{}` knows: bring it back with `pollux site restore` or \
+                     `pollux site rebuild`",
+                    node.name
+                ),
+            )),
         }
     }
 

@@ -126,6 +126,15 @@ fn not_serving(target: &v1::TargetStatus, holder: &str, trouble: Option<&str>) -
 }
 
 fn serving(volume: &v1::Volume, target: &v1::TargetStatus, seen: &Seen<'_>) -> State {
+    if target.catalog_lost {
+        return state(
+            Health::Degraded,
+            "CatalogLost",
+            "its target acted on a newer object than the catalog has: the catalog was restored, or is another one",
+        )
+        .next("it is served on; nothing of it can be moved or changed")
+        .advice("`pollux site restore` with a backup, or `pollux site rebuild` from what nodes know");
+    }
     if target.stages.is_some_and(|stages| stages.plain_refused) {
         return state(
             Health::Offline,
@@ -227,6 +236,21 @@ pub fn of_node(node: &v1::Node, presence: Presence, trouble: &str, grace: Durati
                 ))
         }
     }
+}
+
+/// A node that knows what the catalog has lost.
+pub fn of_witness(lost: u64) -> State {
+    let volumes = if lost == 1 { "volume" } else { "volumes" };
+    state(
+        Health::Degraded,
+        "CatalogLost",
+        format!(
+            "it knows {lost} {volumes} of which the catalog has no object, or an older one, and nothing says that they were \
+             deleted: the catalog was restored or lost, or is another one"
+        ),
+    )
+    .next("what it serves, it serves on; nothing of it can be moved or changed")
+    .advice("`pollux site restore` with a backup, or `pollux site rebuild` from what nodes know")
 }
 
 pub fn of_pool(pool: &v1::Pool, node: &str, presence: Presence) -> State {

@@ -40,7 +40,10 @@ impl Controller {
                 self.same(shape, &found.volume)?;
                 (found, false)
             }
-            None => (self.intend(shape).await?, true),
+            None => {
+                self.not_lost(name)?;
+                (self.intend(shape).await?, true)
+            }
         };
         let made = match self.finish(&found.volume).await {
             Ok(made) => made,
@@ -255,7 +258,9 @@ impl Controller {
     }
 
     pub async fn delete_volume(self: &Arc<Self>, id: &str, proof: Proof) -> Answer<Done> {
-        let Some(found) = self.books.get::<v1::Volume>(id) else { return Ok(Done {}) };
+        let Some(found) = self.books.get::<v1::Volume>(id) else {
+            return self.not_lost(id).map(|()| Done {});
+        };
         let (this, things) = (Arc::clone(self), vec![thing(&found.name)]);
         self.run(things, async move {
             let Some((_, volume)) = this.fresh::<v1::Volume>(&found.name).await? else {

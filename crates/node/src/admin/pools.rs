@@ -23,6 +23,7 @@ impl Admin {
     pub(super) async fn beat(&self, request: v1::BeatRequest) -> Result<v1::BeatResponse, Status> {
         self.heard(&request)?;
         let pulse = self.pulse().await?;
+        let (lost, lost_count) = self.books.lost();
         Ok(v1::BeatResponse {
             node: self.node.0,
             boot: self.boot,
@@ -30,6 +31,8 @@ impl Admin {
             pools: pulse.pools.iter().map(statuses::pool).collect(),
             replicas: pulse.replicas as u64,
             targets: pulse.targets as u64,
+            lost,
+            lost_count,
         })
     }
 

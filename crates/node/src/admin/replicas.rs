@@ -5,12 +5,13 @@ mod tests;
 use block::{ByteLen, Position, Seq, Term};
 use engine::{BlockSize, Compression};
 use proto::v1;
+use replication::membership::Membership;
 use replication::state::Origin;
 use replication::words::{Incarnation, NodeId, ReplicaId, SnapshotUid, VolumeUid};
 use tonic::Status;
 
 use super::{Admin, statuses, uid};
-use crate::catalog::Known;
+use crate::catalog::{Known, Listing};
 use crate::random;
 use crate::shard::{Order, ReplicaSpec};
 
@@ -64,22 +65,8 @@ impl Admin {
         let volume = VolumeUid(uid(&of.uid, "volume.uid")?);
         // Asked anew: what is destroyed is judged by what the catalog has now, not by what the
         // caller or this node remembers.
-        let membership = match self.books.fetch(&of.name).await? {
-            Some(known) if known.record.uid == volume => {
-                if request.catalog_version < known.record.object.version.0 {
-                    let (given, has) = (request.catalog_version, known.record.object.version.0);
-                    return Err(Status::failed_precondition(format!(
-                        "the volume's object has version {has} and the command knows {given}: look again"
-                    )));
-                }
-                known.record.object.membership.clone()
-            }
-            // The volume is gone from the catalog: nobody votes any more.
-            _ => replication::membership::Membership {
-                version: u64::MAX,
-                ..replication::membership::Membership::default()
-            },
-        };
+        let listing = self.books.look_up(&of.name, volume).await?;
+        let membership = may_wipe(listing, &of.name, request.catalog_version)?;
         let (replica, incarnation) = (ReplicaId(request.replica), Incarnation(request.incarnation));
         let deleted = self
             .order(|answer| Order::DeleteReplica {
@@ -150,6 +137,28 @@ fn may_make(
             "the catalog has no replica {replica} of `{name}` in the pool `{pool}` of node {id}: \
              list its place first",
             replica = replica.0
+        ))),
+    }
+}
+
+/// Whether content may be destroyed, and who votes. That the catalog has no object permits nothing: it may have been
+/// restored, or be another one. The object permits it, or the mark that the object was deleted.
+fn may_wipe(listing: Listing, name: &str, given: u64) -> Result<Membership, Status> {
+    match listing {
+        Listing::Listed(known) => {
+            let has = known.record.object.version.0;
+            match given < has {
+                true => Err(Status::failed_precondition(format!(
+                    "the volume's object has version {has} and the command knows {given}: look again"
+                ))),
+                false => Ok(known.record.object.membership.clone()),
+            }
+        }
+        // Nobody votes any more.
+        Listing::Deleted => Ok(Membership { version: u64::MAX, ..Membership::default() }),
+        Listing::Unknown => Err(Status::failed_precondition(format!(
+            "the replica of `{name}` is kept: the catalog has no such volume, and no mark that it was deleted, so it may \
+             have lost it; bring it back with `pollux site restore` or `pollux site rebuild`, and delete it then"
         ))),
     }
 }

@@ -102,6 +102,7 @@ pub fn target(target: &TargetStatus, node: NodeId) -> v1::TargetStatus {
         holds_broken: status.holds_broken,
         last_hold_us: status.last_hold.map(|hold| hold.0),
         held_because: status.held_because.clone(),
+        catalog_lost: status.catalog_lost,
         sessions: target.connections.iter().map(session).collect(),
         up_ms: target.up.0 / 1000,
         without_quorum_ms: target.without_quorum.map(|lost| lost.0 / 1000),

@@ -25,7 +25,8 @@ pub struct Unusable {
     pub what: &'static str,
 }
 
-pub fn known(object: &v1::Object) -> Result<Known, Unusable> {
+pub fn known(whole: &v1::Object) -> Result<Known, Unusable> {
+    let object = whole;
     let name = object.key.as_ref().map(|key| key.name.clone()).unwrap_or_default();
     let unusable = |what| Unusable { name: name.clone(), what };
     let Some(Body::Volume(volume)) = &object.body else {
@@ -68,6 +69,7 @@ pub fn known(object: &v1::Object) -> Result<Known, Unusable> {
         },
         pools: volume.places.iter().map(pool).collect(),
         deleting: volume.deleting,
+        object: Box::new(whole.clone()),
     })
 }
 

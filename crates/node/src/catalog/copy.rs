@@ -1,18 +1,37 @@
 //! The objects of the catalog that a node has in memory.
 //!
-//! Invariant: what is known of a volume never goes back. Answers and watch events overtake one another, and an older
-//! record would give a host back what was taken from it.
+//! Invariants: what is known of an object never goes back, since answers and watch events overtake one another, and an
+//! older record would give a host back what was taken from it. And what the catalog does not have any more is kept
+//! until something says that it was deleted: a catalog that lost its end has not deleted anything, and what nodes know
+//! is what it is rebuilt from.
 use std::collections::{BTreeMap, BTreeSet};
 
 use proto::v1;
+use proto::v1::object::Body;
+use replication::words::VolumeUid;
 
 use super::Known;
 use crate::records::VolumeRecord;
+
+/// Kind and name.
+pub type Place = (i32, String);
 
 #[derive(Default)]
 pub struct Copy {
     volumes: BTreeMap<String, Known>,
     pub nodes: BTreeMap<String, v1::Node>,
+    /// Everything but volumes, as the catalog told it.
+    others: BTreeMap<Place, v1::Object>,
+    /// What the catalog has lost.
+    lost: BTreeSet<Place>,
+}
+
+pub fn place(key: &v1::Key) -> Place {
+    (key.kind, key.name.clone())
+}
+
+fn volume_place(name: &str) -> Place {
+    (v1::Kind::Volume.into(), name.into())
 }
 
 impl Copy {
@@ -24,36 +43,104 @@ impl Copy {
         self.volumes.values()
     }
 
+    /// This very volume.
+    pub fn volume_of(&self, name: &str, uid: VolumeUid) -> Option<&Known> {
+        self.volumes.get(name).filter(|known| known.record.uid == uid)
+    }
+
     /// What is known of the same volume, if it is not older than a record.
     pub fn newest(&self, record: &VolumeRecord) -> Option<&Known> {
-        let known = self.volumes.get(&record.name)?;
-        let is_same = known.record.uid == record.uid;
-        let is_older = known.record.object.is_older_than(&record.object);
-        (is_same && !is_older).then_some(known)
+        let known = self.volume_of(&record.name, record.uid)?;
+        (!known.record.object.is_older_than(&record.object)).then_some(known)
     }
 
     /// What is known of the same volume, if it is newer than a record.
     pub fn newer_than(&self, record: &VolumeRecord) -> Option<&Known> {
-        let known = self.volumes.get(&record.name)?;
-        let is_newer = record.object.is_older_than(&known.record.object);
-        (known.record.uid == record.uid && is_newer).then_some(known)
+        let known = self.volume_of(&record.name, record.uid)?;
+        record.object.is_older_than(&known.record.object).then_some(known)
     }
 
-    pub fn insert(&mut self, known: Known) {
-        self.volumes.insert(known.record.name.clone(), known);
+    /// Takes a volume that is not older than what is known. Whether the catalog had lost it before.
+    pub fn insert(&mut self, known: Known) -> bool {
+        let name = known.record.name.clone();
+        let was_lost = self.lost.remove(&volume_place(&name));
+        self.volumes.insert(name, known);
+        was_lost
     }
 
-    /// The object of this version was deleted. Whether that was the one that is known.
-    pub fn delete_volume(&mut self, name: &str, version: u64) -> bool {
-        let is_known = self.volumes.get(name).is_none_or(|it| it.record.object.version.0 < version);
-        if is_known {
-            self.volumes.remove(name);
+    /// Anything but a volume.
+    pub fn insert_other(&mut self, place: Place, object: v1::Object) {
+        if let Some(Body::Node(node)) = &object.body {
+            self.nodes.insert(place.1.clone(), node.clone());
         }
-        is_known
+        let is_newer = |known: &v1::Object| known.version <= object.version;
+        if self.others.get(&place).is_none_or(is_newer) {
+            self.lost.remove(&place);
+            self.others.insert(place, object);
+        }
     }
 
-    pub fn retain(&mut self, volumes: &BTreeSet<String>, nodes: &BTreeSet<String>) {
-        self.volumes.retain(|name, _| volumes.contains(name));
-        self.nodes.retain(|name, _| nodes.contains(name));
+    /// Something was deleted. Whether that was the object that is known, or a later one of its name.
+    pub fn delete(&mut self, place: &Place, left: &v1::Object) -> bool {
+        let is_volume = place.0 == i32::from(v1::Kind::Volume);
+        let is_known = match (is_volume, self.volumes.get(&place.1), self.others.get(place)) {
+            (true, Some(known), _) => {
+                let uid = &known.record.uid.0[..];
+                known.record.object.version.0 < left.version || is_deleted(left, uid)
+            }
+            (false, _, Some(known)) => known.version < left.version,
+            _ => true,
+        };
+        if !is_known {
+            return false;
+        }
+        self.lost.remove(place);
+        self.others.remove(place);
+        if is_volume {
+            self.volumes.remove(&place.1);
+        }
+        if place.0 == i32::from(v1::Kind::Node) {
+            self.nodes.remove(&place.1);
+        }
+        true
     }
+
+    /// The catalog has lost this very volume. Whether that is new.
+    pub fn lose_volume(&mut self, name: &str, uid: VolumeUid) -> bool {
+        self.volume_of(name, uid).is_some() && self.lost.insert(volume_place(name))
+    }
+
+    /// The catalog has told everything that it has, with what it has deleted, in these versions: the rest is lost, and so is
+    /// what is known in a later version. Names of the volumes that were not known to be lost.
+    pub fn compare(&mut self, told: &BTreeMap<Place, u64>) -> Vec<String> {
+        let is_lost = |place: &Place, version: u64| told.get(place).is_none_or(|it| *it < version);
+        let others = self.others.iter().filter(|(place, it)| is_lost(place, it.version));
+        let others: Vec<Place> = others.map(|(place, _)| place.clone()).collect();
+        self.lost.extend(others);
+        let nodes = |name: &str| told.contains_key(&(v1::Kind::Node.into(), name.into()));
+        self.nodes.retain(|name, _| nodes(name));
+        let mut new = Vec::new();
+        for (name, known) in &self.volumes {
+            let place = volume_place(name);
+            if is_lost(&place, known.record.object.version.0) && self.lost.insert(place) {
+                new.push(name.clone());
+            }
+        }
+        new
+    }
+
+    /// Volumes that the catalog has lost.
+    pub fn lost_volumes(&self) -> Vec<v1::VolumeRef> {
+        let known = self.volumes.iter().filter(|(name, _)| self.lost.contains(&volume_place(name)));
+        let of = |known: &Known| v1::VolumeRef {
+            name: known.record.name.clone(),
+            uid: known.record.uid.0.to_vec(),
+        };
+        known.map(|(_, known)| of(known)).collect()
+    }
+}
+
+/// Whether what the catalog has under a name says that this was deleted.
+pub fn is_deleted(object: &v1::Object, uid: &[u8]) -> bool {
+    object.deleted_uids.iter().any(|deleted| deleted == uid)
 }

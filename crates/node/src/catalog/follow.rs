@@ -1,43 +1,28 @@
 //! Keeps the copy of the catalog fresh, and tells the shard what changed.
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proto::catalog_client::News;
 use proto::v1;
 use proto::v1::object::Body;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::Books;
+use super::copy::{Place, place};
 use crate::admin::{Fence, Generation};
 use crate::shard::{Order, Sender};
 
-/// Names that were told since everything began anew: whatever is not among them is gone.
-#[derive(Default)]
-struct Told {
-    volumes: BTreeSet<String>,
-    nodes: BTreeSet<String>,
-}
-
 /// Never ends by itself.
 pub async fn follow(books: Arc<Books>, fence: Arc<Fence>, shard: Sender) {
-    let mut watch = books.client().watch(v1::Kind::Unspecified, None);
-    let mut told: Option<Told> = None;
+    let mut watch = books.client().watch_history();
+    // What was told since everything began anew, with its version.
+    let mut told: Option<BTreeMap<Place, u64>> = None;
     loop {
         match watch.next().await {
-            News::Everything => told = Some(Told::default()),
+            News::Everything => told = Some(BTreeMap::new()),
             News::Object(object) => {
                 if let (Some(told), Some(key)) = (&mut told, &object.key) {
-                    match key.kind() {
-                        v1::Kind::Volume => told.volumes.insert(key.name.clone()),
-                        v1::Kind::Node => told.nodes.insert(key.name.clone()),
-                        v1::Kind::Snapshot
-                        | v1::Kind::Group
-                        | v1::Kind::GroupSnapshot
-                        | v1::Kind::Controller
-                        | v1::Kind::Token
-                        | v1::Kind::Host
-                        | v1::Kind::Unspecified => false,
-                    };
+                    told.insert(place(key), object.version);
                 }
                 if let Some(Body::Controller(controller)) = &object.body {
                     fence.learn(Generation(controller.generation));
@@ -47,7 +32,8 @@ pub async fn follow(books: Arc<Books>, fence: Arc<Fence>, shard: Sender) {
             News::Current { .. } => {
                 if let Some(told) = told.take() {
                     info!("the catalog is known");
-                    books.forget_all_but(&told);
+                    books.compare(&told);
+                    shard.send(Order::Nodes(books.nodes()));
                     books.current.send_replace(true);
                 }
             }
@@ -64,49 +50,41 @@ impl Books {
                 let Some(known) = self.usable(object) else { return };
                 shard.send(Order::Record(Box::new(known.record)));
             }
-            (Some(Body::Node(node)), _) => {
-                self.copy().nodes.insert(key.name.clone(), node.clone());
-                shard.send(Order::Nodes(self.nodes()));
-            }
-            (None, v1::Kind::Volume) => {
-                let mut copy = self.copy();
-                if !copy.delete_volume(&key.name, object.version) {
-                    return;
-                }
-                if let Err(error) = self.memory.forget(&key.name) {
-                    warn!(%error, "a deleted volume is still remembered");
+            (Some(_), kind) => {
+                self.copy().insert_other(place(key), object.clone());
+                if kind == v1::Kind::Node {
+                    shard.send(Order::Nodes(self.nodes()));
                 }
             }
-            (None, v1::Kind::Node) => {
-                self.copy().nodes.remove(&key.name);
-                shard.send(Order::Nodes(self.nodes()));
+            (None, kind) => {
+                self.delete(key, object);
+                if kind == v1::Kind::Node {
+                    shard.send(Order::Nodes(self.nodes()));
+                }
             }
-            // They are for controllers, and for people; or were looked at before.
-            (
-                Some(
-                    Body::Snapshot(_)
-                    | Body::Group(_)
-                    | Body::GroupSnapshot(_)
-                    | Body::Controller(_)
-                    | Body::Token(_)
-                    | Body::Host(_),
-                ),
-                _,
-            )
-            | (
-                None,
-                v1::Kind::Snapshot
-                | v1::Kind::Group
-                | v1::Kind::GroupSnapshot
-                | v1::Kind::Controller
-                | v1::Kind::Token
-                | v1::Kind::Host
-                | v1::Kind::Unspecified,
-            ) => {}
         }
     }
 
-    fn forget_all_but(&self, told: &Told) {
-        self.copy().retain(&told.volumes, &told.nodes);
+    /// Something was deleted, unless its name has a later object.
+    pub(super) fn delete(&self, key: &v1::Key, left: &v1::Object) {
+        let mut copy = self.copy();
+        let is_volume = key.kind() == v1::Kind::Volume;
+        if copy.delete(&place(key), left)
+            && is_volume
+            && let Err(error) = self.memory.forget(&key.name)
+        {
+            warn!(%error, "a deleted volume is still remembered");
+        }
+    }
+
+    /// Notes what the catalog does not have any more though nothing says that it was deleted.
+    fn compare(&self, told: &BTreeMap<Place, u64>) {
+        for volume in self.copy().compare(told) {
+            error!(volume, "{}", super::LOST);
+        }
+        let own = self.copy().nodes.values().any(|node| node.id == self.node.0);
+        if !own {
+            self.unlisted.notify_one();
+        }
     }
 }

@@ -1,4 +1,5 @@
 //! The catalog as a node sees it: a copy that a watch keeps fresh, and questions of targets.
+mod asks;
 mod convert;
 mod copy;
 mod follow;
@@ -10,20 +11,20 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prost::Message;
-use proto::catalog_client::{CallError, Client, Swapped};
+use proto::catalog_client::{Client, Found};
 use proto::v1;
 use proto::v1::object::Body;
-use proto::v1::swap_request::Change;
-use replication::catalog::{CatalogAnswer, CatalogAsk};
 use replication::words::{Boot, NodeId, ReplicaId, VolumeUid};
-use tokio::sync::watch;
+use thiserror::Error;
+use tokio::sync::{Notify, watch};
 use tonic::Status;
 
 use crate::admin::Generation;
 use crate::process::{Memory, MemoryError};
 use crate::records::{NodeBook, VolumeRecord};
-use copy::Copy;
+use copy::{Copy, is_deleted};
 
+pub use asks::Of;
 pub use convert::Unusable;
 pub use follow::follow;
 
@@ -34,7 +35,39 @@ pub struct Known {
     /// In which pool of its node each replica is.
     pub pools: BTreeMap<ReplicaId, String>,
     pub deleting: bool,
+    /// The object itself.
+    pub object: Box<v1::Object>,
 }
+
+/// What the catalog says of one very volume.
+#[derive(Clone, Debug)]
+pub enum Listing {
+    /// It has it; or had it, and has an older object now.
+    Listed(Box<Known>),
+    /// It was deleted.
+    Deleted,
+    /// The catalog does not know it: it never did, or has lost it. That permits nothing.
+    Unknown,
+}
+
+/// Why an object is not acted on.
+#[derive(Debug, Error)]
+pub enum LearnError {
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    #[error(
+        "the catalog has another volume `{name}` than the one that this node knows, and nothing says that that one was \
+         deleted: the catalog has lost it; bring it back with `pollux site restore` or `pollux site rebuild`"
+    )]
+    NameOfLost { name: String },
+}
+
+/// What the log and people are told.
+const LOST: &str = "the catalog has lost this volume: it has no object of it, or an older one, and nothing says that it was \
+    deleted. It is served on. Bring the catalog back with `pollux site restore` or `pollux site rebuild`";
+
+/// Volumes that a beat names.
+const LOST_TOLD_MAX: usize = 64;
 
 /// What this node knows of the catalog. Whatever destroys something asks anew.
 pub struct Books {
@@ -46,18 +79,39 @@ pub struct Books {
     current: watch::Sender<bool>,
     /// Runs of targets that have asked and not stopped: only the first answer may come from memory.
     asking: Mutex<BTreeSet<Boot>>,
+    /// The catalog has everything told, and not this node.
+    unlisted: Notify,
 }
 
 impl Books {
+    /// Begins with what is remembered; what the catalog has is newer, or the same.
     pub fn new(client: Client, node: NodeId, memory: Arc<Memory>) -> Books {
-        Books {
+        let books = Books {
             client,
             node,
             memory,
             copy: Mutex::default(),
             current: watch::Sender::new(false),
             asking: Mutex::default(),
+            unlisted: Notify::new(),
+        };
+        for known in books.remembered() {
+            books.copy().insert(known);
         }
+        books
+    }
+
+    /// Until the catalog has told everything, and this node is not in it.
+    pub async fn unlisted(&self) {
+        self.unlisted.notified().await;
+    }
+
+    /// Volumes that the catalog has lost: some, and how many there are.
+    pub fn lost(&self) -> (Vec<v1::VolumeRef>, u64) {
+        let mut lost = self.copy().lost_volumes();
+        let count = lost.len() as u64;
+        lost.truncate(LOST_TOLD_MAX);
+        (lost, count)
     }
 
     /// Until the catalog has told everything.
@@ -69,12 +123,8 @@ impl Books {
 
     /// Volumes whose grant a node has: as the catalog says, or said when it could be asked.
     pub fn granted_to(&self, node: NodeId) -> Vec<Known> {
-        let known: Vec<Known> = match *self.current.borrow() {
-            true => self.copy().volumes().cloned().collect(),
-            false => self.remembered(),
-        };
-        let is_own = |known: &Known| known.record.object.holder == node && !known.deleting;
-        known.into_iter().filter(is_own).collect()
+        let is_own = |known: &&Known| known.record.object.holder == node && !known.deleting;
+        self.copy().volumes().filter(is_own).cloned().collect()
     }
 
     fn remembered(&self) -> Vec<Known> {
@@ -125,12 +175,41 @@ impl Books {
 
     /// As the catalog has it now.
     pub async fn fetch(&self, name: &str) -> Result<Option<Known>, Status> {
-        let object = self.client.get(&volume_key(name)).await;
-        let object = object.map_err(|error| Status::unavailable(error.to_string()))?;
-        let Some(object) = object else { return Ok(None) };
-        let known = convert::known(&object);
+        match self.find(name).await? {
+            Found::Object(object) => self.learn_fetched(&object).map(Some),
+            Found::Deleted(_) | Found::Nothing => Ok(None),
+        }
+    }
+
+    /// What the catalog has of this very volume now. For whatever destroys something: only what is listed, or was
+    /// deleted, may be.
+    pub async fn look_up(&self, name: &str, uid: VolumeUid) -> Result<Listing, Status> {
+        let found = self.find(name).await?;
+        match found {
+            Found::Object(object) if is_of(&object, uid) => {
+                let known = self.learn_fetched(&object)?;
+                Ok(Listing::Listed(Box::new(known)))
+            }
+            Found::Object(object) | Found::Deleted(object) => match is_deleted(&object, &uid.0) {
+                true => Ok(Listing::Deleted),
+                false => Ok(Listing::Unknown),
+            },
+            Found::Nothing => Ok(Listing::Unknown),
+        }
+    }
+
+    async fn find(&self, name: &str) -> Result<Found, Status> {
+        let found = self.client.find(&volume_key(name)).await;
+        found.map_err(|error| Status::unavailable(error.to_string()))
+    }
+
+    fn learn_fetched(&self, object: &v1::Object) -> Result<Known, Status> {
+        let known = convert::known(object);
         let known = known.map_err(|unusable| Status::internal(unusable.to_string()))?;
-        self.learn(&object, known).map(Some).map_err(|error| Status::internal(error.to_string()))
+        self.learn(object, known).map_err(|error| match error {
+            LearnError::Memory(_) => Status::internal(error.to_string()),
+            LearnError::NameOfLost { .. } => Status::failed_precondition(error.to_string()),
+        })
     }
 
     /// Hands the newest record of a volume that this node has heard of to an order. Changes that are heard of later
@@ -143,13 +222,22 @@ impl Books {
 
     /// What the node knows after an answer or an event of the catalog: the newer of that and of what it knew. It is on
     /// the disk before anything acts on it.
-    fn learn(&self, object: &v1::Object, known: Known) -> Result<Known, MemoryError> {
+    fn learn(&self, object: &v1::Object, known: Known) -> Result<Known, LearnError> {
         let mut copy = self.copy();
         if let Some(newer) = copy.newer_than(&known.record) {
             return Ok(newer.clone());
         }
+        let name = &known.record.name;
+        if let Some(other) = copy.volume(name).filter(|it| it.record.uid != known.record.uid) {
+            let is_later = other.record.object.version < known.record.object.version;
+            if !is_later && !is_deleted(object, &other.record.uid.0) {
+                return Err(LearnError::NameOfLost { name: name.clone() });
+            }
+        }
         self.remember(object)?;
-        copy.insert(known.clone());
+        if copy.insert(known.clone()) {
+            tracing::info!(volume = known.record.name, "the catalog has the volume again");
+        }
         Ok(known)
     }
 
@@ -195,83 +283,21 @@ impl Books {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// What a target asks. `None`: the catalog could not answer; the target asks again by itself.
-    pub async fn answer(&self, name: &str, first: bool, ask: CatalogAsk) -> Option<CatalogAnswer> {
-        let is_get = matches!(ask, CatalogAsk::Get);
-        let answered = match ask {
-            CatalogAsk::Get => self.get(name).await,
-            CatalogAsk::Swap { expected, grant, object } => {
-                let wanted = (expected, grant, *object);
-                self.swap(name, wanted).await
-            }
-        };
-        match answered {
-            Ok(answer) => answer,
-            // The same node may start again under its grant without the catalog (Q1).
-            Err(_) if first && is_get => {
-                let mut remembered = self.remembered().into_iter();
-                let known = remembered.find(|known| known.record.name == name)?;
-                Some(CatalogAnswer::Object(Box::new(known.record.object)))
-            }
-            Err(error) => {
-                tracing::warn!(volume = name, %error, "a target has to wait for the catalog");
-                None
-            }
-        }
-    }
-
-    async fn get(&self, name: &str) -> Result<Option<CatalogAnswer>, CallError> {
-        let object = self.client.get(&volume_key(name)).await?;
-        Ok(self.present(object.as_ref()))
-    }
-
-    async fn swap(
-        &self,
-        name: &str,
-        (expected, grant, wanted): convert::Wanted,
-    ) -> Result<Option<CatalogAnswer>, CallError> {
-        let key = volume_key(name);
-        let found = self.client.get(&key).await?;
-        let missing = Ok(Some(CatalogAnswer::Missing));
-        let Some(object) = found.as_ref() else { return missing };
-        let Some(Body::Volume(volume)) = &object.body else { return missing };
-        let present_grant = volume.quorum.as_ref().map_or(0, |quorum| quorum.grant);
-        if object.version != expected.0 || present_grant != grant.0 {
-            return Ok(self.present(found.as_ref()));
-        }
-        // Everything but the quorum stays as it is.
-        let quorum = Some(convert::quorum(&wanted));
-        let next = v1::Volume { quorum, ..volume.clone() };
-        match self.client.swap(&key, expected.0, Change::Volume(next)).await? {
-            Swapped::Done(object) => Ok(match self.present(Some(&object)) {
-                Some(CatalogAnswer::Object(object)) => Some(CatalogAnswer::Swapped(object)),
-                other => other,
-            }),
-            Swapped::Conflict(object) => Ok(self.present(object.as_ref())),
-        }
-    }
-
-    /// What a target is told; nothing if this node cannot use it, or cannot remember it first.
-    fn present(&self, object: Option<&v1::Object>) -> Option<CatalogAnswer> {
-        match object {
-            Some(object) => {
-                let known = self.usable(object)?;
-                Some(CatalogAnswer::Object(Box::new(known.record.object)))
-            }
-            None => Some(CatalogAnswer::Missing),
-        }
-    }
-
     /// A volume that may be acted on: it is understood, and remembered before anybody does.
     fn usable(&self, object: &v1::Object) -> Option<Known> {
         let known = convert::known(object).inspect_err(|unusable| {
             tracing::error!(%unusable, "the catalog has an object that this node cannot use");
         });
         let learnt = self.learn(object, known.ok()?).inspect_err(|error| {
-            tracing::error!(%error, "what the catalog says cannot be remembered, so it is not obeyed");
+            tracing::error!(%error, "what the catalog says is not obeyed");
         });
         learnt.ok()
     }
+}
+
+/// Whether an object is that of this very volume.
+fn is_of(object: &v1::Object, uid: VolumeUid) -> bool {
+    matches!(&object.body, Some(Body::Volume(volume)) if volume.uid == uid.0)
 }
 
 pub fn volume_key(name: &str) -> v1::Key {

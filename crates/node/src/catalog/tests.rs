@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 
 use certs::Name;
+use replication::catalog::CatalogAnswer;
 use replication::words::CatalogVersion;
 
 use super::*;
@@ -66,7 +67,7 @@ fn db(version: u64, host: &str) -> v1::Object {
         ..v1::Volume::default()
     };
     let (key, body) = (Some(volume_key("db")), Some(Body::Volume(volume)));
-    v1::Object { key, version, revision: version, body }
+    v1::Object { key, version, revision: version, body, ..v1::Object::default() }
 }
 
 fn hosts(known: &Known) -> Vec<&str> {
@@ -96,12 +97,68 @@ async fn what_is_known_of_a_volume_never_goes_back() {
     assert_eq!(hosts(&bench.books.usable(&db(8, "c")).unwrap()), ["iqn.c"], "and goes on");
 }
 
+fn left(version: u64, deleted: u8) -> v1::Object {
+    let deleted_uids = vec![vec![deleted; 16]];
+    v1::Object { key: Some(volume_key("db")), version, deleted_uids, ..v1::Object::default() }
+}
+
 /// Protects from the news that an object is gone, when its name has another one by now.
 #[tokio::test]
 async fn a_late_deletion_does_not_take_the_successor_away() {
     let bench = Bench::new("deletion");
     bench.books.usable(&db(9, "b")).unwrap();
-    let mut copy = bench.books.copy();
-    assert!(!copy.delete_volume("db", 8) && copy.volume("db").is_some());
-    assert!(copy.delete_volume("db", 10) && copy.volume("db").is_none());
+    let known = || bench.books.copy().volume("db").is_some();
+    bench.books.delete(&volume_key("db"), &left(8, 6));
+    assert!(known() && !bench.books.remembered().is_empty(), "that was another one");
+    bench.books.delete(&volume_key("db"), &left(10, 7));
+    assert!(!known() && bench.books.remembered().is_empty());
+}
+
+/// Protects from a catalog that was lost, and begins anew: what it does not have was not deleted.
+#[tokio::test]
+async fn what_an_empty_catalog_does_not_tell_is_lost_and_kept() {
+    let bench = Bench::new("lost");
+    let books = &bench.books;
+    books.usable(&db(9, "b")).unwrap();
+    let place = copy::place(&volume_key("db"));
+    let told = |version| BTreeMap::from([(place.clone(), version)]);
+    assert!(books.copy().compare(&told(9)).is_empty());
+    assert_eq!(books.copy().compare(&BTreeMap::new()), ["db"]);
+    assert_eq!(books.lost().1, 1);
+    assert!(books.copy().compare(&BTreeMap::new()).is_empty(), "it is said once");
+    assert_eq!(books.granted_to(HERE).len(), 1, "and it is started again");
+
+    let mut other = db(2, "c");
+    let Some(Body::Volume(volume)) = &mut other.body else { panic!("it is a volume") };
+    volume.uid = vec![8; 16];
+    assert!(books.usable(&other).is_none(), "its name is not given to another");
+    assert_eq!(hosts(books.copy().volume("db").unwrap()), ["iqn.b"]);
+    other.deleted_uids = vec![vec![7; 16]];
+    assert!(books.usable(&other).is_some(), "unless it was deleted");
+    assert_eq!(books.lost().1, 0);
+}
+
+/// Protects from a catalog that was restored from a backup: the newer object is what counts, until an operator has
+/// confirmed the restored one with a higher grant.
+#[tokio::test]
+async fn an_older_object_of_a_restored_catalog_is_not_obeyed() {
+    let bench = Bench::new("restored");
+    let books = &bench.books;
+    books.usable(&db(9, "b")).unwrap();
+    let of = Of { name: "db", uid: VolumeUid([7; 16]) };
+    let before = convert::known(&db(9, "b")).unwrap().record.object;
+    let ask = |found: Found| books.judge(of, Some(&before), &found);
+    assert_eq!(ask(Found::Object(db(5, "a"))), Some(CatalogAnswer::Missing));
+    assert_eq!(books.lost().1, 1);
+    assert_eq!(ask(Found::Nothing), Some(CatalogAnswer::Missing));
+    assert_eq!(ask(Found::Deleted(left(12, 6))), Some(CatalogAnswer::Missing), "another one was");
+    assert!(matches!(ask(Found::Object(db(9, "b"))), Some(CatalogAnswer::Object(_))));
+    assert_eq!(books.lost().1, 0);
+
+    let mut confirmed = db(6, "a");
+    let Some(Body::Volume(volume)) = &mut confirmed.body else { panic!("it is a volume") };
+    volume.quorum.as_mut().unwrap().grant = 4;
+    assert_eq!(hosts(&books.usable(&confirmed).unwrap()), ["iqn.a"]);
+    assert_eq!(ask(Found::Deleted(left(12, 7))), Some(CatalogAnswer::Deleted));
+    assert!(books.copy().volume("db").is_none() && books.remembered().is_empty());
 }

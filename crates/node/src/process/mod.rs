@@ -27,7 +27,7 @@ use tonic::transport::Server;
 use tracing::{error, info, warn};
 
 use crate::admin::{Admin, Fence};
-use crate::catalog::{Books, follow};
+use crate::catalog::{Books, Of, follow};
 use crate::clock;
 use crate::complaints::Complaints;
 use crate::shard::{Order, Report, Sender, Shard};
@@ -145,10 +145,9 @@ pub async fn serve(
     tokio::spawn(take_reports(Arc::clone(&books), failures.clone(), shard.clone(), reports));
     // Whoever reads that this node is ready finds it in the catalog too, unless that is away.
     let node = register::node(&options, addresses, place);
-    let registering = register::register(Arc::clone(&books), node);
-    let mut registering = tokio::spawn(registering);
-    let registered = tokio::time::timeout(CATALOG_PATIENCE, &mut registering).await;
-    if registered.is_err() {
+    let (registered, is_registered) = tokio::sync::oneshot::channel();
+    tokio::spawn(register::stay_registered(Arc::clone(&books), node, registered));
+    if tokio::time::timeout(CATALOG_PATIENCE, is_registered).await.is_err() {
         warn!("the catalog is away: it is told later where this node is");
     }
     tokio::spawn(resume(Arc::clone(&books), shard.clone(), options.id));
@@ -234,7 +233,8 @@ async fn take_reports(
         let first = books.asked(run);
         let (books, shard) = (Arc::clone(&books), shard.clone());
         tokio::spawn(async move {
-            if let Some(answer) = books.answer(&name, first, ask).await {
+            let of = Of { name: &name, uid: volume };
+            if let Some(answer) = books.answer(of, first, ask).await {
                 shard.send(Order::Catalog { volume, run, answer });
             }
         });

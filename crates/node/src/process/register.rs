@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::catalog_client::{CallError, Swapped};
+use proto::catalog_client::{CallError, Found, Swapped};
 use proto::v1;
 use proto::v1::object::Body;
 use proto::v1::swap_request::Change;
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::{Addresses, Options};
@@ -30,10 +31,28 @@ pub fn node(options: &Options, at: Addresses, topology: BTreeMap<String, String>
     }
 }
 
-/// Tries until the catalog has it.
-pub async fn register(books: Arc<Books>, node: v1::Node) {
+/// Registers the node, says so, and does it again if the catalog has lost it. Never ends by itself.
+pub async fn stay_registered(books: Arc<Books>, node: v1::Node, registered: oneshot::Sender<()>) {
+    register(&books, &node).await;
+    // The node may have gone on without it.
+    let _ = registered.send(());
     loop {
-        match tell(&books, &node).await {
+        books.unlisted().await;
+        match books.client().find(&node_key(&node.name)).await {
+            Ok(Found::Nothing) => register(&books, &node).await,
+            Ok(Found::Deleted(_)) => {
+                warn!("the site has forgotten this node: start it again if it is to come back");
+            }
+            // It is there, or the next watch tells.
+            Ok(Found::Object(_)) | Err(_) => {}
+        }
+    }
+}
+
+/// Tries until the catalog has it.
+async fn register(books: &Books, node: &v1::Node) {
+    loop {
+        match tell(books, node).await {
             Ok(true) => return info!("the catalog knows where this node is"),
             Ok(false) => {}
             Err(error) if error.may_pass() => {}

@@ -27,7 +27,7 @@ async fn what_targets_asked_is_forgotten_when_they_stop() {
     }
     ask(1000);
     drop(report);
-    take_reports(Arc::clone(&books), Failures::open(&state), shard, reports).await;
+    take_reports(Arc::clone(&books), Failures::open(&state).unwrap(), shard, reports).await;
     assert_eq!(books.runs_that_ask(), 1, "one runs");
     assert!(!books.asked(Boot(1000)), "its first question was answered from memory, or not at all");
     assert!(books.asked(Boot(1)), "that run is over");

@@ -74,7 +74,8 @@ impl FalseCatalog {
         let at = (kind.into(), name.to_owned());
         let version = books.objects.get(&at).map_or(0, |object| object.version) + 1;
         let key = Some(key(kind, name));
-        let object = v1::Object { key, version, revision, body: Some(body) };
+        let body = Some(body);
+        let object = v1::Object { key, version, revision, body, ..v1::Object::default() };
         books.objects.insert(at, object.clone());
         if self.late != Some(kind) {
             books.watchers.retain(|it| it.send(told(Told::Object(object.clone()))).is_ok());

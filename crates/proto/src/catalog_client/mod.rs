@@ -19,7 +19,7 @@ pub use watch::{News, Watch};
 use crate::v1::catalog_client::CatalogClient;
 use crate::v1::swap_request::Change;
 use crate::v1::swap_response::Outcome;
-use crate::v1::{GetRequest, Key, Kind, ListRequest, Object, SwapRequest};
+use crate::v1::{GetRequest, Key, Kind, ListRequest, Object, SwapRequest, WatchRequest};
 
 /// A catalog syncs its disk for every swap; one that takes longer than this does not work.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -44,6 +44,16 @@ pub enum Swapped {
     Conflict(Option<Object>),
 }
 
+/// What the catalog has under a name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    Object(Object),
+    /// What is left of an object that was deleted.
+    Deleted(Object),
+    /// Nothing, and nothing was deleted: it never was, or the catalog has lost it.
+    Nothing,
+}
+
 impl Client {
     pub fn new(channel: Channel) -> Client {
         Client { grpc: CatalogClient::new(channel), controller: None }
@@ -55,10 +65,19 @@ impl Client {
     }
 
     pub async fn get(&self, key: &Key) -> Result<Option<Object>, CallError> {
-        let request = GetRequest { key: Some(key.clone()) };
+        match self.find(key).await? {
+            Found::Object(object) => Ok(Some(object)),
+            Found::Deleted(_) | Found::Nothing => Ok(None),
+        }
+    }
+
+    /// The same, and whether it was deleted. Absence by itself proves nothing.
+    pub async fn find(&self, key: &Key) -> Result<Found, CallError> {
+        let request = GetRequest { key: Some(key.clone()), deleted: true };
         match in_time(self.grpc.clone().get(request)).await {
-            Ok(object) => Ok(Some(object)),
-            Err(CallError::Refused { code: Code::NotFound, .. }) => Ok(None),
+            Ok(object) if object.body.is_some() => Ok(Found::Object(object)),
+            Ok(object) => Ok(Found::Deleted(object)),
+            Err(CallError::Refused { code: Code::NotFound, .. }) => Ok(Found::Nothing),
             Err(error) => Err(error),
         }
     }
@@ -104,7 +123,15 @@ impl Client {
     /// Watches a kind, and of it one name if one is given. Runs on the runtime it is called on, until the
     /// watch is dropped.
     pub fn watch(&self, kind: Kind, name: Option<&str>) -> Watch {
-        Watch::begin(self.grpc.clone(), kind, name.unwrap_or_default())
+        let (kind, name) = (kind.into(), name.unwrap_or_default().into());
+        let request = WatchRequest { kind, name, after: None, deleted: false };
+        Watch::begin(self.grpc.clone(), request)
+    }
+
+    /// Watches all kinds, and is told what was deleted before, too: what is then not told was lost.
+    pub fn watch_history(&self) -> Watch {
+        let request = WatchRequest { deleted: true, ..WatchRequest::default() };
+        Watch::begin(self.grpc.clone(), request)
     }
 }
 

@@ -8,7 +8,7 @@ use tonic::transport::Channel;
 use crate::catalog_client::error::CallError;
 use crate::catalog_client::progress::Progress;
 use crate::v1::catalog_client::CatalogClient;
-use crate::v1::{Event, Kind, Object, WatchRequest};
+use crate::v1::{Event, Object, WatchRequest};
 
 /// Between two tries; doubled each time up to the last. A catalog that restarts is back within a second,
 /// and a hundred nodes that ask once a second are nothing to it.
@@ -39,9 +39,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(super) fn begin(grpc: CatalogClient<Channel>, kind: Kind, name: &str) -> Watch {
+    pub(super) fn begin(grpc: CatalogClient<Channel>, request: WatchRequest) -> Watch {
         let (told, news) = mpsc::channel(WAITING_MAX);
-        let request = WatchRequest { kind: kind.into(), name: name.into(), after: None };
         let watcher =
             Watcher { grpc, request, progress: Progress::default(), told, is_lost: false };
         tokio::spawn(watcher.go_on());

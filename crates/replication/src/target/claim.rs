@@ -57,12 +57,14 @@ impl Target {
     pub(super) fn catalog_said(&mut self, answer: CatalogAnswer, cx: &mut Cx<'_>) {
         let object = match answer {
             CatalogAnswer::Object(object) | CatalogAnswer::Swapped(object) => *object,
-            CatalogAnswer::Missing => return self.stop(Stopped::NoVolume, cx),
+            CatalogAnswer::Deleted => return self.stop(Stopped::NoVolume, cx),
+            CatalogAnswer::Missing => return self.catalog_lost_it(cx),
         };
-        if object.version < self.object.version {
+        if object.is_older_than(&self.object) {
             // An older answer that came late, or a catalog that was restored: the replicas know.
             return;
         }
+        self.steps.lost = false;
         match &self.phase {
             Phase::Asking(_) => self.look_for_grant(object, cx),
             _ if object.grant > self.grant() => {
@@ -74,6 +76,16 @@ impl Target {
                 self.learn_membership(cx);
             }
         }
+    }
+
+    /// A target that acts on an object goes on with it: the replicas fence it, not the catalog. One that has not begun has
+    /// nothing to act on.
+    fn catalog_lost_it(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.phase, Phase::Asking(_)) {
+            return self.stop(Stopped::NoVolume, cx);
+        }
+        (self.steps.lost, self.steps.swapping) = (true, false);
+        self.answer_confirmed(false, cx);
     }
 
     fn look_for_grant(&mut self, object: VolumeObject, cx: &mut Cx<'_>) {

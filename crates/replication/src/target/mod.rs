@@ -163,7 +163,7 @@ pub enum Stopped {
     Superseded,
     /// A replica promised the same or a higher start under this grant: start again above it.
     Outnumbered { promised: Promise },
-    /// The volume is not in the catalog.
+    /// The volume was deleted, or the catalog did not have it when the target began.
     NoVolume,
 }
 

@@ -68,6 +68,8 @@ pub struct Status {
     pub held_because: Option<String>,
     /// Enough voters answer for a quorum, whether or not they follow. Of a target that does not need one (yet) too.
     pub quorum_answers: bool,
+    /// The catalog has lost the volume, or has an older object of it.
+    pub catalog_lost: bool,
 }
 
 impl Target {
@@ -87,6 +89,7 @@ impl Target {
             waiting_for_lease: self.reads.without_lease,
             rounds: self.rounds.committed,
             holds_broken: self.holds.broken,
+            catalog_lost: self.steps.lost,
             last_hold: self.holds.last,
             held_because: match waits {
                 true => Some(self.why_held(now)),
@@ -130,7 +133,7 @@ impl Target {
         };
         match peer.stand {
             Stand::Away => false,
-            Stand::Greeting | Stand::Refusing(_) | Stand::Stranger => true,
+            Stand::Greeting | Stand::Refusing(_) | Stand::Stranger | Stand::Implausible(_) => true,
             Stand::Welcoming(_)
             | Stand::Apart(_)
             | Stand::CatchingUp(_)

@@ -25,10 +25,12 @@ pub struct Steps {
     /// The seq of its entry in the sequence.
     entry: Seq,
     /// A swap is under way; it may have been done though no answer came.
-    swapping: bool,
+    pub swapping: bool,
     /// Replicas have seen these; a catalog with less was restored from a backup.
     pub seen_version: u64,
     pub seen_grant: Grant,
+    /// The catalog has lost the volume: no step can be made.
+    pub lost: bool,
     /// An operator's choice that the catalog does not have yet.
     pub choosing: Option<(RequestId, Membership)>,
     /// An operator's word that the catalog is right, which it does not have yet.
@@ -53,6 +55,7 @@ impl Target {
     pub(super) fn ask_about_steps(&mut self, cx: &mut Cx<'_>) {
         let waits = self.steps.swapping
             || self.steps.choosing.is_some()
+            || self.steps.lost
             || self.steps.is_catalog_older(self.object.grant);
         let pause = if waits { ASK_AGAIN } else { LOOK_EVERY };
         if self.steps.asked.is_none_or(|at| cx.now >= at + pause) {
@@ -85,7 +88,7 @@ impl Target {
 
     pub(super) fn go_on_with_steps(&mut self, cx: &mut Cx<'_>) {
         let settled = self.sequence.settled >= self.steps.entry;
-        let free = !self.steps.swapping && !self.holds.is_in_force();
+        let free = !self.steps.swapping && !self.steps.lost && !self.holds.is_in_force();
         if !self.is_serving() || !settled || !free {
             return;
         }
@@ -129,7 +132,7 @@ impl Target {
             return;
         }
         let since = *self.steps.stuck_since.get_or_insert(cx.now);
-        if cx.now >= since + STEP_PATIENCE && !self.steps.swapping {
+        if cx.now >= since + STEP_PATIENCE && !self.steps.swapping && !self.steps.lost {
             let version = self.steps.membership.version + 1;
             let voters = self.steps.membership.voters.clone();
             self.swap_membership(Membership { version, voters, next: None }, cx);

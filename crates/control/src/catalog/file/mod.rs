@@ -120,9 +120,13 @@ impl CatalogFile {
     }
 
     pub fn get(&self, kind: Kind, name: &str) -> Result<Option<Object>, FileError> {
+        Ok(self.find(kind, name)?.filter(|object| object.body.is_some()))
+    }
+
+    /// What is left of a deleted object too.
+    pub fn find(&self, kind: Kind, name: &str) -> Result<Option<Object>, FileError> {
         let objects = self.begin_read()?.open_table(OBJECTS)?;
-        let object = read(&objects, kind_number(kind), name)?.object;
-        Ok(object.filter(|object| object.body.is_some()))
+        Ok(read(&objects, kind_number(kind), name)?.object)
     }
 
     /// Objects of a kind behind a name.

@@ -75,20 +75,27 @@ impl Controller {
                 left.push(orphan);
             } else if is_empty {
                 let catalog_version = volume.as_ref().map_or(0, Known::version);
-                let nobody = || format!("x{}", crate::hex::encode(&of.uid));
-                let name = volume.map_or_else(nobody, |it| it.name.clone());
-                info!(
-                    node = node.name,
-                    volume = name,
-                    "an empty replica that nobody lists is wiped"
-                );
+                // Of a volume that is gone only the replica has the name.
+                let name = volume.map_or_else(|| of.name.clone(), |it| it.name.clone());
                 let request = v1::DeleteReplicaRequest {
-                    volume: Some(v1::VolumeRef { name, uid: of.uid }),
+                    volume: Some(v1::VolumeRef { name: name.clone(), uid: of.uid }),
                     replica: replica.replica,
                     incarnation: replica.incarnation,
                     catalog_version,
                 };
-                admin.delete_replica(request).await?;
+                match admin.delete_replica(request).await {
+                    Ok(_) => info!(
+                        node = node.name,
+                        volume = name,
+                        "an empty replica that no volume lists is wiped"
+                    ),
+                    // The catalog may have lost its volume.
+                    Err(kept) if kept.code() == tonic::Code::FailedPrecondition => {
+                        warn!(node = node.name, volume = name, why = kept.message(), "not wiped");
+                        left.push(orphan);
+                    }
+                    Err(error) => return Err(error.into()),
+                }
             } else {
                 warn!(
                     node = node.name,

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use replication::catalog::VolumeObject;
-use replication::words::Span;
+use replication::words::{CatalogVersion, Span};
 
 use super::*;
 use crate::records::{Access, VolumeRecord};
@@ -23,6 +23,7 @@ fn listed() -> Known {
         },
         pools: [1, 2].map(|replica| (ReplicaId(replica), "main".into())).into(),
         deleting: false,
+        object: Box::default(),
     }
 }
 
@@ -57,4 +58,20 @@ fn only_what_the_catalog_lists_is_made() {
     says(why(Some(&known), asked(3, "main"), 3), "no replica 3");
     let gone = Known { deleting: true, ..listed() };
     says(why(Some(&gone), asked(3, "main"), 2), "being deleted");
+}
+
+/// Protects from a catalog that was restored, or lost: that it does not know a volume any more is no order to destroy it.
+#[test]
+fn absence_does_not_permit_to_wipe() {
+    let refused = may_wipe(Listing::Unknown, "db", u64::MAX).unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+    assert!(refused.message().contains("is kept"), "{refused:?}");
+    let mut known = listed();
+    known.record.object.version = CatalogVersion(5);
+    known.record.object.membership.version = 3;
+    let refused = may_wipe(Listing::Listed(Box::new(known.clone())), "db", 4).unwrap_err();
+    assert!(refused.message().contains("look again"), "{refused:?}");
+    let membership = may_wipe(Listing::Listed(Box::new(known)), "db", 5).unwrap();
+    assert_eq!(membership.version, 3, "the shard compares it with the replica");
+    assert_eq!(may_wipe(Listing::Deleted, "db", 0).unwrap().version, u64::MAX, "nobody votes");
 }

@@ -2,6 +2,7 @@
 mod batches;
 mod claims;
 mod extents;
+mod lost_catalog;
 mod pace;
 mod space;
 mod stage;

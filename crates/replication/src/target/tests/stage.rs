@@ -159,6 +159,9 @@ pub struct Stage {
     pub replicas: BTreeMap<ReplicaId, Fake>,
     pub catalog: VolumeObject,
     pub catalog_is_away: bool,
+    /// How often the catalog was asked.
+    pub asked: usize,
+    always: Option<CatalogAnswer>,
     /// What went to clients, operators and the owner.
     pub heard: Vec<Output>,
     next_link: u64,
@@ -194,6 +197,8 @@ impl Stage {
             replicas,
             catalog,
             catalog_is_away: false,
+            asked: 0,
+            always: None,
             heard: Vec::new(),
             next_link: 1,
             cut: BTreeSet::new(),
@@ -294,6 +299,10 @@ impl Stage {
     }
 
     fn ask_catalog(&mut self, ask: CatalogAsk) -> CatalogAnswer {
+        self.asked += 1;
+        if let Some(answer) = &self.always {
+            return answer.clone();
+        }
         match ask {
             CatalogAsk::Swap { expected, grant, object }
                 if expected == self.catalog.version && grant == self.catalog.grant =>
@@ -304,6 +313,11 @@ impl Stage {
             }
             _ => CatalogAnswer::Object(Box::new(self.catalog.clone())),
         }
+    }
+
+    /// What the catalog answers, whatever it is asked, as long as it is set.
+    pub fn answer_always(&mut self, answer: Option<CatalogAnswer>) {
+        self.always = answer;
     }
 
     /// The catalog tells what changed.

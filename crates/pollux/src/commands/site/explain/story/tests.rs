@@ -83,6 +83,7 @@ fn nodes_and_pools_tell_what_they_have() {
         nbd: String::new(),
         replicas: 1,
         targets: 2,
+        lost_volumes: Vec::new(),
     };
     let text = node(&found).text(NOW);
     assert_eq!(
