@@ -77,13 +77,17 @@ const MACHINES: [(Switch, u64); 18] = [
 const ENGINES: [(Fault, u64); 3] =
     [(Fault::HoleStampsOff, 20), (Fault::RollbackStampsOff, 60), (Fault::AckBeforeLowerSlots, 90)];
 
+/// Rules for what runs the machines.
+const RULES: [(Off, u64); 1] = [(Off::TimeAfterInput, 60)];
+
 #[test]
 fn every_mechanism_is_missed() {
     let only = std::env::var("POLLUX_SIM_SWITCH").ok();
     let machines = MACHINES.iter().map(|(switch, within)| (Off::Machine(*switch), *within));
     let engines = ENGINES.iter().map(|(fault, within)| (Off::Engine(*fault), *within));
     let wanted = |off: &Off| only.as_ref().is_none_or(|only| format!("{off:?}").contains(only));
-    let all: Vec<(Off, u64)> = machines.chain(engines).filter(|(off, _)| wanted(off)).collect();
+    let all: Vec<(Off, u64)> =
+        machines.chain(engines).chain(RULES).filter(|(off, _)| wanted(off)).collect();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let wrong = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {

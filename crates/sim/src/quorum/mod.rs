@@ -15,7 +15,7 @@ mod trace;
 mod wire;
 mod world;
 
-pub use off::Off;
+pub use off::{Check, Off};
 pub use plan::{FAULTS, Plan};
 pub use run::{Summary, run, run_one, run_plan};
 pub use trace::Trace;

@@ -2,6 +2,15 @@
 #[cfg(feature = "faults")]
 use crate::quorum::plan::Fault;
 
+/// A checker of a world that can be left out, to show that it alone finds something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// No older reign answers reads behind a newer one, seen from outside (P5).
+    OneReader,
+    /// Clients that stay with an old target read beside those of the new one (P3, P5).
+    Spies,
+}
+
 /// What is turned off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Off {
@@ -13,6 +22,9 @@ pub enum Off {
     /// In the engine of every pool.
     #[cfg(feature = "faults")]
     Engine(engine::Fault),
+    /// In what runs the machines: the time of a step is taken behind the reading of its input.
+    #[cfg(feature = "faults")]
+    TimeAfterInput,
 }
 
 impl Off {
@@ -52,6 +64,7 @@ impl Off {
         use replication::Switch::*;
         match self {
             Off::Nothing => &[],
+            Off::TimeAfterInput => &[(Fault::CutOff, 3), (Fault::Stall, 8)],
             Off::Engine(_) => &[(Fault::Kill, 4), (Fault::BreakLink, 5)],
             Off::Machine(switch) => match switch {
                 TermInPosition => &[(Fault::CutOff, 3), (Fault::TakeOver, 4), (Fault::Kill, 3)],

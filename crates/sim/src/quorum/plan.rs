@@ -1,6 +1,6 @@
 //! What a seed makes of its world: sizes, and how often which fault comes.
 use super::clients::Time;
-use super::off::Off;
+use super::off::{Check, Off};
 use crate::Rng;
 
 /// What can befall the world. Each has a name in the table of coverage.
@@ -11,6 +11,8 @@ pub enum Fault {
     /// The power of several nodes goes at once.
     SitePowerCut,
     Pause,
+    /// A process stops inside of a turn: between a step and the sending of what came of it.
+    Stall,
     CleanStop,
     KillTarget,
     CloseTarget,
@@ -37,11 +39,12 @@ pub enum Fault {
     GroupCut,
 }
 
-pub const FAULTS: [(Fault, &str); 24] = [
+pub const FAULTS: [(Fault, &str); 25] = [
     (Fault::Kill, "fault: process killed"),
     (Fault::PowerCut, "fault: power cut"),
     (Fault::SitePowerCut, "fault: power cut of several nodes"),
     (Fault::Pause, "fault: process paused"),
+    (Fault::Stall, "fault: process stalled inside a turn"),
     (Fault::CleanStop, "fault: node stopped cleanly"),
     (Fault::KillTarget, "fault: target killed"),
     (Fault::CloseTarget, "fault: target closed"),
@@ -105,18 +108,26 @@ pub struct Plan {
     /// Machines take together what came for them, whenever so many microseconds are over; 0: each
     /// event when it comes.
     pub turn: u64,
+    /// Clients of each volume that only read and never leave a target of themselves.
+    pub spies: usize,
+    /// By how many microseconds the time of a step may be older than what it is stepped with, where
+    /// the rule is turned off that it is taken behind the reading of its input.
+    pub stale_turns: u64,
+    /// Checkers that are left out.
+    pub unchecked: Vec<Check>,
 }
 
 const SEC: u64 = 1_000_000;
 
 /// Which faults a profile has, with the seconds between two of them.
-const PROFILES: [(&str, &[(Fault, u64)]); 14] = [
+const PROFILES: [(&str, &[(Fault, u64)]); 15] = [
     ("calm", &[(Fault::BreakClient, 20)]),
     ("flaky network", &[(Fault::BreakLink, 1), (Fault::SlowLinks, 10), (Fault::CorruptByte, 4)]),
     ("partitions", &[(Fault::Partition, 4), (Fault::CutOff, 8), (Fault::TakeOver, 9)]),
+    ("stalls", &[(Fault::Stall, 1), (Fault::CutOff, 6), (Fault::KillTarget, 12)]),
     ("crashy", &[(Fault::Kill, 4), (Fault::KillTarget, 5), (Fault::KillAtWelcome, 5)]),
     ("power loss", &[(Fault::PowerCut, 5), (Fault::PowerCutAtAck, 8), (Fault::SitePowerCut, 25)]),
-    ("rivals", &[(Fault::TakeOver, 4), (Fault::Pause, 4), (Fault::KillTarget, 9)]),
+    ("rivals", &[(Fault::TakeOver, 4), (Fault::Pause, 4), (Fault::Stall, 4)]),
     ("full pools", &[(Fault::FullPool, 6), (Fault::BreakLink, 6)]),
     ("rot", &[(Fault::Rot, 1), (Fault::Kill, 15)]),
     ("slow replica", &[(Fault::SlowDisk, 4), (Fault::SlowLinks, 6)]),
@@ -131,6 +142,19 @@ impl Plan {
     /// Nothing bad happens but that space runs out.
     pub fn is_only_short_of_space(&self) -> bool {
         self.faults.iter().all(|(fault, _)| *fault == Fault::FullPool)
+    }
+
+    /// How old the time of a step may be. 0: it is taken when everything was read, as it has to be.
+    pub fn stale_turns(&self) -> u64 {
+        match self.off {
+            #[cfg(feature = "faults")]
+            Off::TimeAfterInput => self.stale_turns,
+            _ => 0,
+        }
+    }
+
+    pub fn has_check(&self, check: Check) -> bool {
+        !self.unchecked.contains(&check)
     }
 
     pub fn has_groups(&self) -> bool {
@@ -177,6 +201,11 @@ impl Plan {
             ends: heals.after(30 * SEC),
             // The last that is drawn: what was drawn before it stays the same.
             turn: *rng.pick(&[0, 0, 150, 2_000]),
+            spies: *rng.pick(&[0, 0, 1, 2]),
+            // Half of a lease: a target that believes to have one for that much longer overlaps with
+            // its successor.
+            stale_turns: SEC,
+            unchecked: Vec::new(),
         }
     }
 }
@@ -210,6 +239,9 @@ impl Plan {
         plan.heals = Time::secs(30);
         plan.stops = plan.heals.after(12 * SEC);
         plan.ends = plan.heals.after(30 * SEC);
+        if off == Off::TimeAfterInput {
+            (plan.clients, plan.spies) = (4, 2);
+        }
         plan.nodes = plan.nodes.max(plan.volumes.iter().map(|it| it.rf).max().unwrap_or(3) + 1);
         plan
     }

@@ -166,7 +166,7 @@ impl Clients {
         match session.role {
             Role::Ordered => group.written(session.volume, done),
             Role::Echo => group.carried(session.volume, done),
-            Role::Mixed(_) => {}
+            Role::Mixed(_) | Role::Spy(_) => {}
         }
     }
 
@@ -197,7 +197,7 @@ impl Clients {
         // After a failure a pause, lest a world without a quorum hears of nothing else.
         session.next_ask = session.next_ask.max(self.now + session.rng.range(10_000..200_000));
         let until = self.now + session.rng.range(1_000..100_000);
-        let ordered = !matches!(session.role, Role::Mixed(_));
+        let ordered = matches!(session.role, Role::Ordered | Role::Echo);
         match error {
             IoError::UnflushedWritesLost => self.told_of_loss(at),
             IoError::Superseded | IoError::Stopped => self.hang_up(at, until),

@@ -17,6 +17,9 @@ pub struct VolumeShape {
 pub struct ClientsConfig {
     pub volumes: Vec<VolumeShape>,
     pub clients_per_volume: usize,
+    /// Clients that only read, where others write, and stay with a target until it sends them away:
+    /// also with one that another has taken over from.
+    pub spies_per_volume: usize,
     /// Requests that a client has under way at most; each draws its own bound up to this one.
     pub depth: usize,
     /// A writer that goes from volume to volume in order, and another client that carries what it
@@ -42,6 +45,7 @@ impl ClientsConfig {
         ClientsConfig {
             volumes,
             clients_per_volume: 1 + rng.index(3),
+            spies_per_volume: 0,
             depth: 1 << rng.index(5),
             ordered_group: false,
             plain_percent: *rng.pick(&[0, 0, 30, 100]),

@@ -38,6 +38,9 @@ use staging::Attachment;
 use volume::{Extent, Volume};
 use workload::Mix;
 
+/// Reads of a spy at once: those without an answer do not keep it from asking again for a while.
+const SPY_DEPTH: usize = 16;
+
 /// How much a client reads at once in the end: 64 KiB.
 const SWEEP_SECTORS: u64 = 128;
 
@@ -111,6 +114,10 @@ impl Clients {
             let mix = Mix::new(rng, &mut shared.clone(), sectors);
             self.add_session(volume, Role::Mixed(mix), rng);
         }
+        for _ in 0..self.config.spies_per_volume {
+            let mix = Mix::of_spy(&mut shared.clone(), sectors);
+            self.add_session(volume, Role::Spy(mix), rng);
+        }
         if self.group.is_some() {
             self.add_session(volume, Role::Ordered, rng);
             self.add_session(volume, Role::Echo, rng);
@@ -124,7 +131,11 @@ impl Clients {
             id: ClientId(self.sessions.len() as u64 + 1),
             volume,
             kind: if plain { Kind::Plain } else { Kind::Staged },
-            depth: if matches!(role, Role::Mixed(_)) { 1 + rng.index(depth_max) } else { 1 },
+            depth: match role {
+                Role::Mixed(_) => 1 + rng.index(depth_max),
+                Role::Spy(_) => SPY_DEPTH,
+                Role::Ordered | Role::Echo => 1,
+            },
             role,
             stage: None,
             number: ConnectionNumber(0),

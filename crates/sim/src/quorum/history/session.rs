@@ -22,6 +22,8 @@ pub enum Role {
     Ordered,
     /// Reads the first volume's counter, or writes it to another.
     Echo,
+    /// Reads what others write, and never leaves a target of itself.
+    Spy(Mix),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

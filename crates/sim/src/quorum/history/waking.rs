@@ -14,6 +14,9 @@ use super::{ClientAction, Clients, group};
 /// How long a login may take before it is tried anew, in microseconds.
 const LOGIN_PATIENCE: std::ops::Range<u64> = 1_000_000..5_000_000;
 
+/// Between two looks of a spy, in microseconds.
+const SPY_THINK_US: std::ops::Range<u64> = 50_000..200_000;
+
 impl Clients {
     pub fn wake(&mut self, now: u64, out: &mut Vec<ClientAction>) {
         self.now = now;
@@ -46,9 +49,17 @@ impl Clients {
             Link::LoggingIn { until, .. } => Some(until),
             Link::Up => {
                 let asks = self.may_ask(at).then_some(session.next_ask);
-                asks.into_iter().chain(session.patience_ends()).min()
+                asks.into_iter().chain(self.patience_ends(at)).min()
             }
         }
+    }
+
+    /// When it gives its connection up. A spy stays while there is something to see.
+    fn patience_ends(&self, at: usize) -> Option<u64> {
+        let session = &self.sessions[at];
+        let open = self.volumes[session.volume].attachment.phase == Phase::Open;
+        let stays = matches!(session.role, Role::Spy(_)) && open && self.finished.is_none();
+        session.patience_ends().filter(|_| !stays)
     }
 
     /// Whether it has something to ask, when it is time.
@@ -70,7 +81,9 @@ impl Clients {
             return;
         }
         let now = self.now;
+        let impatient = self.patience_ends(at);
         let session = &mut self.sessions[at];
+        let spies = matches!(session.role, Role::Spy(_));
         match session.link {
             Link::Told => {}
             Link::Down { .. } => self.connect(at),
@@ -79,10 +92,14 @@ impl Clients {
                 let until = now + self.sessions[at].rng.below(200_000);
                 self.hang_up(at, until);
             }
-            Link::Up if session.patience_ends().is_some_and(|ends| ends <= now) => {
+            Link::Up if impatient.is_some_and(|ends| ends <= now) => {
                 self.count("patience lost");
                 let until = now + self.sessions[at].rng.below(200_000);
                 self.hang_up(at, until);
+            }
+            Link::Up if spies && self.finished.is_none() => {
+                session.next_ask = now + session.rng.range(SPY_THINK_US);
+                self.ask(at);
             }
             Link::Up => {
                 session.next_ask = now + session.rng.range(self.config.think_us.clone()).max(1);
@@ -181,10 +198,12 @@ impl Clients {
                 0 => Wish::Read(sector(group::COUNTER)),
                 _ => Wish::Write(sector(group::ECHO), fua),
             }),
+            (Role::Spy(mix), _) => Some(mix.look(&mut session.rng)),
             (_, None) => None,
         };
+        let spies = matches!(session.role, Role::Spy(_));
         if let Some(wish) = wish {
-            self.requests += 1;
+            self.requests += u64::from(!spies);
             self.send(at, wish);
         }
     }

@@ -52,6 +52,18 @@ impl Mix {
         Mix { hot, writes_percent: rng.range(25..70), fua_percent: *rng.pick(&[0, 5, 30]) }
     }
 
+    /// The places that clients share, to be read.
+    pub fn of_spy(shared: &mut Rng, sectors: u64) -> Mix {
+        let count = 1 + shared.index(6);
+        let hot = (0..count).map(|_| shared.range(RESERVED..sectors)).collect();
+        Mix { hot, writes_percent: 0, fua_percent: 0 }
+    }
+
+    /// A single sector, mostly one that is written again and again.
+    pub fn look(&self, rng: &mut Rng) -> Wish {
+        Wish::Read(Extent { first: *rng.pick(&self.hot), count: 1 })
+    }
+
     pub fn wish(&self, rng: &mut Rng, sectors: u64) -> Wish {
         let roll = rng.below(100);
         if roll < 4 {

@@ -11,6 +11,7 @@ use replication::words::{ClientId, ConnectionNumber, SnapshotUid};
 
 use super::clients::{ClientAction, Fact, FinalCopy, Time, Violation, VolumeFacts, VolumeNo};
 use super::history;
+use super::off::Check;
 use super::plan::Plan;
 use crate::Rng;
 
@@ -34,6 +35,7 @@ pub struct Load {
     seed: u64,
     groups: bool,
     clients_min: usize,
+    spies: usize,
     requests: u64,
     think: u64,
     clients: Option<history::Clients>,
@@ -54,6 +56,7 @@ impl Load {
             seed: plan.seed,
             groups: plan.has_groups(),
             clients_min: plan.clients,
+            spies: if plan.has_check(Check::Spies) { plan.spies } else { 0 },
             requests: plan.requests,
             think: plan.think,
             clients: None,
@@ -206,6 +209,7 @@ impl Load {
         config.requests_max = self.requests;
         config.think_us.end = self.think;
         config.clients_per_volume = config.clients_per_volume.max(self.clients_min);
+        config.spies_per_volume = self.spies;
         let mut clients = history::Clients::new(config);
         clients.power_losses(0);
         self.clients = Some(clients);

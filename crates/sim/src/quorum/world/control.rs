@@ -81,6 +81,7 @@ impl World {
         let gone = self.nodes.get_mut(&node).expect("a node");
         gone.replicas.remove(&volume);
         gone.for_replicas.remove(&volume);
+        gone.turn.forget_replica(volume);
         gone.pool.remove(volume);
         let theirs: Vec<_> = self
             .links

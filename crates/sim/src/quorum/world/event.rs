@@ -48,29 +48,94 @@ pub(super) enum Heard {
 
 #[derive(Debug)]
 pub(super) enum What {
-    Tick { node: NodeId, boot: Boot },
-    Poll { node: NodeId, boot: Boot },
-    Restart { node: NodeId },
-    ReplicaTurn { node: NodeId, volume: VolumeNo },
-    TargetTurn { run: RunAt, volume: VolumeNo },
-    LinkUp { link: LinkId },
-    Arrive { link: LinkId, frame: Frame },
-    LinkLost { link: LinkId, side: Side },
-    CatalogAsked { volume: VolumeNo, from: RunAt, ask: CatalogAsk },
-    CatalogTold { volume: VolumeNo, to: RunAt, answer: CatalogAnswer },
+    Tick {
+        node: NodeId,
+        boot: Boot,
+    },
+    Poll {
+        node: NodeId,
+        boot: Boot,
+    },
+    Restart {
+        node: NodeId,
+    },
+    ReplicaTurn {
+        node: NodeId,
+        volume: VolumeNo,
+    },
+    TargetTurn {
+        run: RunAt,
+        volume: VolumeNo,
+    },
+    LinkUp {
+        link: LinkId,
+    },
+    Arrive {
+        link: LinkId,
+        frame: Frame,
+    },
+    LinkLost {
+        link: LinkId,
+        side: Side,
+    },
+    CatalogAsked {
+        volume: VolumeNo,
+        from: RunAt,
+        ask: CatalogAsk,
+    },
+    CatalogTold {
+        volume: VolumeNo,
+        to: RunAt,
+        answer: CatalogAnswer,
+    },
     CatalogBack,
     Control,
-    StartTarget { node: NodeId, volume: VolumeNo, begin: Begin, above: Start },
-    Fault { index: usize },
-    Strike { node: NodeId, trap: Trap },
-    DiskHeals { node: NodeId },
+    StartTarget {
+        node: NodeId,
+        volume: VolumeNo,
+        begin: Begin,
+        above: Start,
+    },
+    Fault {
+        index: usize,
+    },
+    Strike {
+        node: NodeId,
+        trap: Trap,
+    },
+    DiskHeals {
+        node: NodeId,
+    },
+    /// A process stops in its next turn.
+    Stall {
+        node: NodeId,
+    },
+    /// A process that stalled inside a turn goes on.
+    GoOn {
+        node: NodeId,
+    },
     Sample,
     Group(Step),
     ClientWake,
-    ToFrontEnd { connection: ConnectionId, said: Said },
-    ToClient { connection: ConnectionId, said: Heard },
-    Commanded { volume: VolumeNo, to: RunAt, id: RequestId, command: Command },
-    CommandAnswered { volume: VolumeNo, id: RequestId, result: Result<CommandAnswer, CommandError> },
+    ToFrontEnd {
+        connection: ConnectionId,
+        said: Said,
+    },
+    ToClient {
+        connection: ConnectionId,
+        said: Heard,
+    },
+    Commanded {
+        volume: VolumeNo,
+        to: RunAt,
+        id: RequestId,
+        command: Command,
+    },
+    CommandAnswered {
+        volume: VolumeNo,
+        id: RequestId,
+        result: Result<CommandAnswer, CommandError>,
+    },
     Heal,
     StopClients,
     End,
@@ -81,7 +146,7 @@ impl What {
     pub(super) fn node(&self, links: &BTreeMap<LinkId, Link>) -> Option<NodeId> {
         let end = |link: &LinkId, side: Side| links.get(link).map(|link| link.node(side));
         match self {
-            What::Tick { node, .. } | What::Poll { node, .. } => Some(*node),
+            What::Tick { node, .. } | What::Poll { node, .. } | What::GoOn { node } => Some(*node),
             What::ReplicaTurn { node, .. } => Some(*node),
             What::TargetTurn { run, .. } => Some(run.node),
             What::LinkUp { link } => end(link, Side::Target),

@@ -47,6 +47,7 @@ impl World {
                 let until = self.soon(6_000_000);
                 self.pause_node(node, until);
             }
+            Fault::Stall => self.arm_stall(node, volume),
             Fault::CleanStop => {
                 self.stop_node(node);
                 self.restart_later(node);
@@ -166,6 +167,7 @@ impl World {
         let successor = *self.rng.pick(if far.is_empty() { &others } else { &far });
         self.say(|| format!("{holder} is cut off, but for {near}; {successor} takes over"));
         self.take_over(successor, volume);
+        self.stall_at_end_of_lease(holder);
     }
 
     /// A replica has just sent something: what was waiting for it strikes.

@@ -28,6 +28,7 @@ mod faults;
 mod group;
 mod links;
 mod nodes;
+mod stalls;
 mod targets;
 mod turns;
 mod watch;
@@ -119,7 +120,7 @@ impl World {
             groups: Groups::default(),
             clients,
             clients_wake: Time(0),
-            observed: Observed::new(plan.volumes.len()),
+            observed: Observed::new(&plan),
             traffic: Traffic::default(),
             sent: BTreeMap::new(),
             healed: false,
@@ -210,6 +211,9 @@ impl World {
             self.push(until, what);
             return;
         }
+        if let Some(node) = what.node(&self.links) {
+            self.send_unsent(node);
+        }
         match what {
             What::Tick { node, boot } => self.tick(node, boot),
             What::Poll { node, boot } => self.poll(node, boot),
@@ -227,6 +231,9 @@ impl World {
             What::Fault { index } => self.fault(index),
             What::Strike { node, trap } => self.strike(node, trap),
             What::DiskHeals { node } => self.disk_heals(node),
+            What::Stall { node } => self.stall(node),
+            // What it had to send was sent before.
+            What::GoOn { .. } => {}
             What::ReplicaTurn { node, volume } => self.replica_turn(node, volume),
             What::TargetTurn { run, volume } => self.target_turn(run, volume),
             What::Sample => self.sample(),

@@ -7,6 +7,7 @@ use replication::store::StoreTag;
 use replication::words::{Boot, Moment, NodeId, Powered};
 
 use super::event::{Side, What};
+use super::stalls::Turn;
 use super::targets::TargetRun;
 use super::{World, replica_id};
 use crate::Rng;
@@ -64,6 +65,8 @@ pub(super) struct Node {
     /// What came for them, and waits for their turn.
     pub for_replicas: BTreeMap<VolumeNo, Vec<Event>>,
     pub targets: BTreeMap<VolumeNo, TargetRun>,
+    /// Where the process is in its turn.
+    pub turn: Turn,
     closing: usize,
     /// When its pool is polled next.
     armed: Option<Time>,
@@ -80,13 +83,15 @@ impl Node {
             replicas: BTreeMap::new(),
             for_replicas: BTreeMap::new(),
             targets: BTreeMap::new(),
+            turn: Turn::default(),
             closing: 0,
             armed: None,
         }
     }
 
+    /// The time that machines are stepped with.
     pub fn moment(&self, now: Time) -> Moment {
-        self.clock.at(now)
+        self.clock.at(self.turn.time(now))
     }
 
     pub fn is_up(&self) -> bool {
@@ -96,6 +101,7 @@ impl Node {
     fn forget_replicas(&mut self) {
         self.replicas.clear();
         self.for_replicas.clear();
+        self.turn = Turn::default();
     }
 
     /// Copies can be made and wiped.
@@ -148,6 +154,7 @@ impl World {
                 self.plan.off.replica(&mut replica);
                 node.replicas.insert(volume, replica);
                 node.for_replicas.remove(&volume);
+                self.observe_replica(id, volume, &out);
                 self.replica_asks(id, volume, out);
             }
             Err(error) => self.fail(format!("replica {id}/{} does not open: {error}", volume.0)),
@@ -171,14 +178,22 @@ impl World {
         }
     }
 
+    /// Judges what a replica says when it says it: it may leave later.
+    pub(super) fn observe_replica(&mut self, id: NodeId, volume: VolumeNo, out: &[Output]) {
+        for output in out {
+            if let Output::Send { message, .. } = output {
+                self.observe_to_target(id, volume, message);
+                let said = self.observed.said(volume, replica_id(id, volume), message);
+                said.unwrap_or_else(|violation| self.fail(violation));
+            }
+        }
+    }
+
     pub(super) fn replica_asks(&mut self, id: NodeId, volume: VolumeNo, out: Vec<Output>) {
         for output in out {
             match output {
                 Output::Store { tag, op } => self.store(id, volume, tag, op),
                 Output::Send { link, message } => {
-                    self.observe_to_target(id, volume, &message);
-                    let said = self.observed.said(volume, replica_id(id, volume), &message);
-                    said.unwrap_or_else(|violation| self.fail(violation));
                     self.spring_trap(id, &message.body);
                     self.send(link, Side::Replica, &Parcel::ToTarget(message));
                 }

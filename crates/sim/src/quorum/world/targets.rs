@@ -1,7 +1,6 @@
 //! Targets: started by control, stepped by everything, and gone with their node or alone.
 use block::Term;
 use replication::message::ToReplica;
-use replication::replica::LinkId;
 use replication::target::{Begin, Config, Event, Output, Stopped, Target};
 use replication::words::{Boot, NodeId, ReplicaId, Span, Start};
 
@@ -51,6 +50,7 @@ impl World {
             Begin::TakeOver => "takeover",
         });
         self.say(|| format!("v{} target {id}/{} begins: {begin:?}", volume.0, run.0));
+        self.observe_target(RunAt { node: id, run }, volume, &out);
         self.target_asks(RunAt { node: id, run }, volume, out);
     }
 
@@ -67,6 +67,23 @@ impl World {
         runs.collect()
     }
 
+    /// Judges what a target says when it says it: it may leave later. A reply that leaves late is as
+    /// good as one that is on its way for long, if what it answers had come before.
+    pub(super) fn observe_target(&mut self, at: RunAt, volume: VolumeNo, out: &[Output]) {
+        for output in out {
+            match output {
+                Output::Send { replica, message, .. } => {
+                    self.observe_sent(at, volume, *replica, message);
+                }
+                Output::Reply { connection, id, result } => {
+                    let term = self.term_of(at, volume);
+                    self.observe_reply(volume, term, *connection, *id, result);
+                }
+                _ => {}
+            }
+        }
+    }
+
     pub(super) fn target_asks(&mut self, at: RunAt, volume: VolumeNo, out: Vec<Output>) {
         for output in out {
             match output {
@@ -76,16 +93,14 @@ impl World {
                 }
                 Output::Connect { replica } => self.connect(at, volume, replica),
                 Output::Disconnect { link, .. } => self.hang_up(link, Side::Target),
-                Output::Send { replica, link, message } => {
-                    self.target_sends(at, volume, (replica, link), message);
+                Output::Send { link, message, .. } => {
+                    self.send(link, Side::Target, &Parcel::ToReplica(message));
                 }
                 Output::LoggedIn { connection, result } => {
                     self.say(|| format!("v{} login of {}: {result:?}", volume.0, connection.0));
                     self.carry_to_client(connection, Heard::LoggedIn(result));
                 }
                 Output::Reply { connection, id, result } => {
-                    let term = self.term_of(at, volume);
-                    self.observe_reply(volume, term, connection, id, &result);
                     self.carry_to_client(connection, Heard::Answer(id, result));
                 }
                 Output::Answer { id, result } => {
@@ -102,23 +117,22 @@ impl World {
         self.nodes[&at.node].targets.get(&volume).and_then(|target| target.term)
     }
 
-    fn target_sends(
+    fn observe_sent(
         &mut self,
         at: RunAt,
         volume: VolumeNo,
-        (replica, link): (ReplicaId, LinkId),
-        message: replication::message::ForReplica,
+        replica: ReplicaId,
+        message: &replication::message::ForReplica,
     ) {
         let node = self.nodes.get_mut(&at.node).expect("a node");
         if let Some(target) = node.targets.get_mut(&volume) {
             target.term = Some(message.term);
         }
-        self.observe_to_replica(volume, replica, &message);
+        self.observe_to_replica(volume, replica, message);
         if let ToReplica::Recovered = &message.body {
             let judged = self.observed.recovered(volume, message.term, replica);
             judged.unwrap_or_else(|violation| self.fail(violation));
         }
-        self.send(link, Side::Target, &Parcel::ToReplica(message));
     }
 
     fn target_stopped(&mut self, at: RunAt, volume: VolumeNo, reason: &Stopped) {

@@ -7,6 +7,7 @@ use replication::words::{Boot, NodeId, ReplicaId};
 
 use super::World;
 use super::event::{RunAt, What};
+use super::stalls::Unsent;
 use crate::quorum::clients::{Time, VolumeNo};
 
 impl World {
@@ -35,6 +36,9 @@ impl World {
     }
 
     pub(super) fn replica_turn(&mut self, id: NodeId, volume: VolumeNo) {
+        if self.stalls_before_step(id) {
+            return self.push(self.now, What::ReplicaTurn { node: id, volume });
+        }
         let node = self.nodes.get_mut(&id).expect("a node");
         let moment = node.moment(self.now);
         let Some(mut came) = node.for_replicas.remove(&volume) else { return };
@@ -43,7 +47,10 @@ impl World {
         let mut out = Vec::new();
         replica.step_all(moment, &mut came, &mut out);
         self.paths.add("events taken together by a replica", u64::from(together));
-        self.replica_asks(id, volume, out);
+        self.observe_replica(id, volume, &out);
+        if let Some(out) = self.stalls_behind_step(id, Unsent::Replica { volume, out }) {
+            out.leave(self, id);
+        }
     }
 
     /// Something for the target on a node, if there is one.
@@ -75,6 +82,9 @@ impl World {
     /// A welcome begins a batch of its own: what the target answers for what came before it is
     /// judged by what was known before it.
     pub(super) fn target_turn(&mut self, at: RunAt, volume: VolumeNo) {
+        if self.stalls_before_step(at.node) {
+            return self.push(self.now, What::TargetTurn { run: at, volume });
+        }
         loop {
             let node = self.nodes.get_mut(&at.node).expect("a node");
             let Some(target) = node.targets.get_mut(&volume).filter(|target| target.run == at.run)
@@ -92,7 +102,11 @@ impl World {
             let Some(target) = node.targets.get_mut(&volume) else { return };
             let mut out = Vec::new();
             target.machine.step_all(moment, &mut batch, &mut out);
-            self.target_asks(at, volume, out);
+            self.observe_target(at, volume, &out);
+            let unsent = Unsent::Target { run: at, volume, out };
+            if let Some(out) = self.stalls_behind_step(at.node, unsent) {
+                out.leave(self, at.node);
+            }
         }
     }
 

@@ -1,0 +1,270 @@
+//! Liveness while faults go on: where a volume's holder has had the catalog and a quorum for a
+//! while, it serves (P6), and commands are answered.
+//!
+//! A probe asks for a stage, logs in with it, reads, writes zeros where there are zeros, flushes,
+//! makes a snapshot, asks for the same snapshot again, and deletes it. What disturbs a node or a
+//! volume on purpose begins the wait anew; what a machine does of itself does not.
+use std::collections::BTreeMap;
+
+use block::{ByteLen, ByteOffset, Data, LOGICAL_SECTOR};
+use replication::client::{
+    Command, CommandAnswer, CommandError, ConnectionId, Login, Request, RequestId,
+};
+use replication::state::SnapshotSpec;
+use replication::target::Event;
+use replication::words::{ClientId, ConnectionNumber, NodeId, SnapshotUid, StageNumber};
+
+use super::World;
+use super::event::{Heard, RunAt};
+use super::nodes::Life;
+use crate::quorum::clients::{Time, VolumeNo};
+use crate::quorum::off::Check;
+
+/// How long nothing disturbs a quorum before a probe has to get through: activation (a lease,
+/// `PATIENCE`, a round) has been done by then.
+const CALM: u64 = 15_000_000;
+/// How long one step of a probe may take. Longer than a hold of a group.
+const STEP_MAX: u64 = 6_000_000;
+/// Between two probes of a volume.
+const PAUSE: u64 = 2_000_000;
+/// Ids of probes, above all others.
+pub(super) const PROBES: u64 = 1 << 61;
+/// A sector that no client writes.
+const SECTOR: u64 = 40;
+
+/// What a probe waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Stage,
+    Login(StageNumber),
+    Read,
+    Write,
+    Flush,
+    Snapshot,
+    /// The same once more, as after an answer that was lost.
+    SnapshotAgain,
+    Delete,
+}
+
+#[derive(Debug)]
+struct Probe {
+    run: RunAt,
+    number: u64,
+    step: Step,
+    since: Time,
+}
+
+#[derive(Default)]
+pub(super) struct Probes {
+    under_way: BTreeMap<VolumeNo, Probe>,
+    /// When the next begins, at the earliest.
+    next: BTreeMap<VolumeNo, Time>,
+    /// Since when a volume's target is left alone.
+    calm_since: BTreeMap<VolumeNo, Time>,
+}
+
+impl World {
+    /// Something is done to a node; it is left alone from this moment on, which may be to come.
+    pub(super) fn disturb(&mut self, id: NodeId, until: Time) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.calm_since = node.calm_since.max(until).max(self.now);
+    }
+
+    pub(super) fn disturb_all(&mut self, until: Time) {
+        for id in self.node_ids() {
+            self.disturb(id, until);
+        }
+    }
+
+    /// Something is done to the target of a volume.
+    pub(super) fn disturb_volume(&mut self, volume: VolumeNo) {
+        self.probes.calm_since.insert(volume, self.now);
+    }
+
+    /// The run that has to serve a volume by now, if there is one.
+    fn has_to_serve(&self, volume: VolumeNo) -> Option<NodeId> {
+        let calm = |since: Time| self.now >= since.after(CALM);
+        let object = &self.catalog.objects[&volume];
+        let is_well = |id: NodeId| {
+            let node = &self.nodes[&id];
+            node.life == Life::Up && calm(node.calm_since) && node.pool.is_at_ease()
+        };
+        let votes = |member: replication::membership::Member| {
+            let (node, _) = super::place_of(member.replica);
+            is_well(node) && self.member_on(node, volume) == Some(member)
+        };
+        let left_alone = self.probes.calm_since.get(&volume).is_none_or(|since| calm(*since));
+        // What rotted may be what has to be read.
+        let rotten = self.rotten.keys().any(|(of, _)| *of == volume);
+        let serves = left_alone
+            && !rotten
+            && !self.catalog.away
+            && is_well(object.holder)
+            && object.membership.is_quorum(votes);
+        serves.then_some(object.holder)
+    }
+
+    pub(super) fn go_on_probing(&mut self) {
+        if !self.plan.has_check(Check::Liveness) {
+            return;
+        }
+        for volume in self.volumes() {
+            let Some(holder) = self.has_to_serve(volume) else {
+                self.probes.under_way.remove(&volume);
+                continue;
+            };
+            let late = Time(self.now.0.saturating_sub(STEP_MAX));
+            match self.probes.under_way.get(&volume) {
+                Some(probe) if probe.since < late => {
+                    let what = format!(
+                        "P6: {probe:?} of volume {} is not answered, though its holder has had the \
+                         catalog and a quorum for {} s",
+                        volume.0,
+                        CALM / 1_000_000
+                    );
+                    self.fail(what);
+                }
+                Some(_) => {}
+                None => self.begin_probe(volume, holder),
+            }
+        }
+    }
+
+    fn begin_probe(&mut self, volume: VolumeNo, holder: NodeId) {
+        if self.probes.next.get(&volume).is_some_and(|next| *next > self.now) {
+            return;
+        }
+        let Some(target) = self.nodes[&holder].targets.get(&volume) else {
+            self.fail(format!("P6: nothing runs for volume {} on its calm holder", volume.0));
+            return;
+        };
+        let run = RunAt { node: holder, run: target.run };
+        let number = self.number();
+        let probe = Probe { run, number, step: Step::Stage, since: self.now };
+        self.probes.under_way.insert(volume, probe);
+        self.ask_for_probe(volume);
+    }
+
+    /// Says to the target what the present step is about.
+    fn ask_for_probe(&mut self, volume: VolumeNo) {
+        let Some(probe) = self.probes.under_way.get(&volume) else { return };
+        let (run, number) = (probe.run, probe.number);
+        let id = RequestId(PROBES + number * 16 + step_number(probe.step));
+        let connection = ConnectionId(PROBES + number);
+        let (offset, len) = (ByteOffset(SECTOR * LOGICAL_SECTOR), ByteLen(LOGICAL_SECTOR));
+        let mut uid = [0xab; 16];
+        uid[..8].copy_from_slice(&number.to_le_bytes());
+        let spec = SnapshotSpec {
+            uid: SnapshotUid(uid),
+            name: format!("probe-{number}"),
+            created: number,
+        };
+        let ask = |request| Event::Request { connection, id, request };
+        let event = match probe.step {
+            Step::Stage => Event::Command { id, command: Command::NewStage },
+            Step::Login(stage) => {
+                let client = ClientId(PROBES + volume.0 as u64);
+                let number = ConnectionNumber(number);
+                Event::Login { connection, login: Login { client, number, stage: Some(stage) } }
+            }
+            Step::Read => ask(Request::Read { offset, len }),
+            Step::Write => {
+                let data = Data::copy_of(&[0; LOGICAL_SECTOR as usize]);
+                ask(Request::Write { offset, data, fua: false })
+            }
+            Step::Flush => ask(Request::Flush),
+            Step::Snapshot | Step::SnapshotAgain => {
+                Event::Command { id, command: Command::Snapshot(spec) }
+            }
+            Step::Delete => Event::Command { id, command: Command::DeleteSnapshot(spec.uid) },
+        };
+        if let Event::Request { connection, id, request } = &event {
+            self.observe_request(volume, *connection, *id, request);
+        }
+        self.say(|| format!("v{} probe {number}: {event:?}", volume.0));
+        self.step_run(run, volume, event);
+    }
+
+    fn probe_moves(&mut self, volume: VolumeNo, step: Step) {
+        let now = self.now;
+        if let Some(probe) = self.probes.under_way.get_mut(&volume) {
+            (probe.step, probe.since) = (step, now);
+            self.ask_for_probe(volume);
+        }
+    }
+
+    fn end_probe(&mut self, volume: VolumeNo, path: &'static str) {
+        if let Some(probe) = self.probes.under_way.remove(&volume) {
+            let (run, connection) = (probe.run, ConnectionId(PROBES + probe.number));
+            self.note(path);
+            self.probes.next.insert(volume, self.now.after(PAUSE));
+            self.step_run(run, volume, Event::Gone { connection });
+        }
+    }
+
+    /// An answer to a login or a request. Where a fault struck meanwhile it says anything.
+    pub(super) fn probe_heard(&mut self, connection: ConnectionId, heard: &Heard) {
+        let found = self
+            .probes
+            .under_way
+            .iter()
+            .find(|(_, probe)| ConnectionId(PROBES + probe.number) == connection);
+        let Some((volume, step)) = found.map(|(volume, probe)| (*volume, probe.step)) else {
+            return;
+        };
+        let next = match (step, heard) {
+            (Step::Login(_), Heard::LoggedIn(Ok(()))) => Step::Read,
+            (Step::Read, Heard::Answer(_, Ok(_))) => Step::Write,
+            (Step::Write, Heard::Answer(_, Ok(_))) => Step::Flush,
+            (Step::Flush, Heard::Answer(_, Ok(_))) => Step::Snapshot,
+            (step, heard) if self.has_to_serve(volume).is_some() => {
+                self.fail(format!("P6: {step:?} of a probe of a calm volume heard {heard:?}"));
+                return;
+            }
+            _ => return self.end_probe(volume, "probe interrupted"),
+        };
+        self.probe_moves(volume, next);
+    }
+
+    pub(super) fn probe_answered(
+        &mut self,
+        volume: VolumeNo,
+        id: RequestId,
+        result: &Result<CommandAnswer, CommandError>,
+    ) {
+        let Some(probe) = self.probes.under_way.get(&volume) else { return };
+        let step = probe.step;
+        if id.0 != PROBES + probe.number * 16 + step_number(step) {
+            return;
+        }
+        let next = match (step, result) {
+            (Step::Stage, Ok(CommandAnswer::Stage(number))) => Step::Login(*number),
+            (Step::Snapshot, Ok(_)) => Step::SnapshotAgain,
+            (Step::SnapshotAgain, Ok(_)) => Step::Delete,
+            (Step::Delete, Ok(_)) => return self.end_probe(volume, "probe done"),
+            // A hold of a group, as many deletions as are kept, or pools that were full.
+            (_, Err(CommandError::Busy | CommandError::NoSpace)) => {
+                return self.end_probe(volume, "probe came at a bad time");
+            }
+            (step, result) if self.has_to_serve(volume).is_some() => {
+                self.fail(format!("P6: {step:?} of a probe of a calm volume heard {result:?}"));
+                return;
+            }
+            _ => return self.end_probe(volume, "probe interrupted"),
+        };
+        self.probe_moves(volume, next);
+    }
+}
+
+fn step_number(step: Step) -> u64 {
+    match step {
+        Step::Stage => 0,
+        Step::Login(_) => 1,
+        Step::Read => 2,
+        Step::Write => 3,
+        Step::Flush => 4,
+        Step::Snapshot => 5,
+        Step::SnapshotAgain => 6,
+        Step::Delete => 7,
+    }
+}
