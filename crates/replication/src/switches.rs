@@ -38,4 +38,6 @@ pub enum Switch {
     DeferredDeletes,
     /// [target] A write is given a seq only if a quorum has credit for it.
     Headroom,
+    /// [target] A command that is asked again is answered when the first is durable on a quorum.
+    AnswerRepeated,
 }

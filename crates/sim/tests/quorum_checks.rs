@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use replication::Switch;
 use sim::quorum::{Check, Off, Plan, Trace, run_plan};
 
 struct Case {
@@ -24,7 +25,7 @@ struct Case {
     within: u64,
 }
 
-const CASES: [Case; 2] = [
+const CASES: [Case; 3] = [
     Case {
         check: Check::OneReader,
         off: Off::TimeAfterInput,
@@ -40,6 +41,14 @@ const CASES: [Case; 2] = [
         provoke: |plan| plan.stale_turns = 4_000_000,
         says: "Stale",
         within: 140,
+    },
+    Case {
+        check: Check::Liveness,
+        off: Off::Machine(Switch::AnswerRepeated),
+        beside: &[],
+        provoke: |_| {},
+        says: "P6: Probe",
+        within: 20,
     },
 ];
 

@@ -10,7 +10,7 @@ use crate::entry::Change;
 use crate::state::{
     CLONES_MAX, DOOMED_MAX, NAME_MAX, POINTS_MAX, SNAPSHOTS_MAX, SnapshotSpec, Stages,
 };
-use crate::target::{Cx, Output, Phase, Stopped, Target};
+use crate::target::{Cx, Output, Phase, Stopped, Target, off};
 use crate::words::{Moment, SnapshotUid, StageNumber};
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,9 @@ impl Target {
                 if let Some(known) = self.snapshots.iter().find(|it| **it == spec.at(it.position)) {
                     // Asked again: it is answered as the first time.
                     let seq = known.position.seq;
-                    self.commands.await_settled(seq, id);
+                    if !off!(self, AnswerRepeated) {
+                        self.commands.await_settled(seq, id);
+                    }
                     return Ok(());
                 }
                 self.may_snapshot(&spec)?;

@@ -9,6 +9,8 @@ pub enum Check {
     OneReader,
     /// Clients that stay with an old target read beside those of the new one (P3, P5).
     Spies,
+    /// A calm quorum serves, while faults go on elsewhere (P6).
+    Liveness,
 }
 
 /// What is turned off.
@@ -95,6 +97,7 @@ impl Off {
                     &[(Fault::TakeOver, 3), (Fault::Kill, 3), (Fault::Partition, 4)]
                 }
                 Headroom => &[(Fault::FullPool, 3)],
+                AnswerRepeated => &[(Fault::BreakClient, 5), (Fault::Pause, 20)],
             },
         }
     }

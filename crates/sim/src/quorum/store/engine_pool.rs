@@ -229,6 +229,11 @@ impl EnginePool {
         self.mood.failed || self.pool().info().failed.is_some()
     }
 
+    /// Nothing is wrong with it, and it has space.
+    pub fn is_at_ease(&self) -> bool {
+        !self.is_failed() && !self.mood.full && self.hog.is_none()
+    }
+
     /// For the report of a seed that failed.
     pub fn space(&self) -> String {
         let info = self.pool().info();

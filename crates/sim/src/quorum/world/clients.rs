@@ -5,6 +5,7 @@ use replication::words::ClientId;
 
 use super::World;
 use super::event::{Heard, RunAt, Said, What};
+use super::probes::PROBES;
 use crate::quorum::clients::{ClientAction, Time, VolumeNo};
 
 pub(super) struct Attached {
@@ -139,9 +140,10 @@ impl World {
         id: RequestId,
         result: Result<CommandAnswer, CommandError>,
     ) {
-        match id.0 >= COORDINATOR {
-            true => self.group_answered(volume, id, result),
-            false => self.clients.commanded(self.now, volume, id, result),
+        match id.0 {
+            PROBES.. => self.probe_answered(volume, id, &result),
+            COORDINATOR.. => self.group_answered(volume, id, result),
+            _ => self.clients.commanded(self.now, volume, id, result),
         }
         self.arm_clients();
     }
@@ -156,6 +158,9 @@ impl World {
 
     pub(super) fn carry_to_client(&mut self, connection: ConnectionId, said: Heard) {
         let mut arrival = self.soon(self.plan.link_delay);
+        if connection.0 >= PROBES {
+            return self.push(arrival, What::ToClient { connection, said });
+        }
         let Some(attached) = self.attached.get_mut(&connection) else { return };
         arrival = arrival.max(attached.to_client);
         attached.to_client = arrival;
@@ -209,6 +214,9 @@ impl World {
     }
 
     pub(super) fn arrive_at_client(&mut self, connection: ConnectionId, said: Heard) {
+        if connection.0 >= PROBES {
+            return self.probe_heard(connection, &said);
+        }
         let now = self.now;
         match self.attached.get_mut(&connection) {
             Some(attached) if attached.over => return,

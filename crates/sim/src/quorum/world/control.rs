@@ -83,6 +83,7 @@ impl World {
         gone.for_replicas.remove(&volume);
         gone.turn.forget_replica(volume);
         gone.pool.remove(volume);
+        self.disturb(node, self.now);
         let theirs: Vec<_> = self
             .links
             .iter()
@@ -106,6 +107,7 @@ impl World {
         self.push(again, What::Control);
         self.forget_links();
         self.judge_waiting();
+        self.go_on_probing();
         for volume in self.volumes() {
             self.see_to_target(volume);
             if !self.catalog.away {
@@ -151,6 +153,7 @@ impl World {
 
     /// A target that ran there before makes room.
     pub(super) fn take_over(&mut self, node: NodeId, volume: VolumeNo) {
+        self.disturb_volume(volume);
         self.drop_target(node, volume);
         self.begin_target(node, volume, Begin::TakeOver);
     }

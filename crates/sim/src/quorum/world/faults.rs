@@ -55,10 +55,12 @@ impl World {
             Fault::KillTarget => {
                 let runs = self.runs(volume);
                 if let Some(run) = runs.first() {
+                    self.disturb_volume(volume);
                     self.drop_target(run.node, volume);
                 }
             }
             Fault::CloseTarget => {
+                self.disturb_volume(volume);
                 let id = RequestId(COORDINATOR - 1 - self.number());
                 self.command(volume, id, Command::Close);
             }
@@ -68,7 +70,10 @@ impl World {
             Fault::CutOff => self.cut_off(volume),
             Fault::KillAtWelcome => self.armed = Some(Trap::Welcome),
             Fault::PowerCutAtAck => self.armed = Some(Trap::Ack),
-            Fault::SlowLinks => self.slow_links_until = self.soon(6_000_000),
+            Fault::SlowLinks => {
+                self.slow_links_until = self.soon(6_000_000);
+                self.disturb_all(self.slow_links_until);
+            }
             Fault::CorruptByte => self.corrupt_next = true,
             Fault::FullPool if self.rng.chance(1, 3) => self.fill_all_pools(),
             Fault::SlowDisk | Fault::FullPool | Fault::FailPool => self.spoil_disk(node, fault),
@@ -129,6 +134,7 @@ impl World {
                 self.exile(*node, until);
             }
         }
+        self.disturb_all(until);
         let breaks = self.rng.chance(1, 2);
         for id in self.link_ids() {
             let link = &self.links[&id];
@@ -151,6 +157,7 @@ impl World {
         }
         let until = self.soon(8_000_000).after(500_000);
         self.exile(holder, until);
+        self.disturb(holder, until);
         // One of the others may be within reach, or soon again.
         let near = *self.rng.pick(&others);
         let near_until = match self.rng.below(3) {
@@ -202,6 +209,7 @@ impl World {
             Fault::FullPool => mood.fill(until),
             _ => mood.failed = true,
         }
+        self.disturb(node, until);
         self.push(until, What::DiskHeals { node });
     }
 
@@ -209,6 +217,7 @@ impl World {
     fn fill_all_pools(&mut self) {
         let until = self.soon(10_000_000).after(5_000_000);
         self.say(|| format!("all pools are full until {} ms", until.0 / 1000));
+        self.disturb_all(until);
         for node in self.node_ids() {
             self.nodes.get_mut(&node).expect("a node").pool.mood.fill(until);
             self.push(until, What::DiskHeals { node });
@@ -220,6 +229,7 @@ impl World {
         let mood = &mut self.nodes.get_mut(&id).expect("a node").pool.mood;
         let failed = std::mem::take(&mut mood.failed);
         (mood.delay, mood.full) = (delay, mood.full && now < mood.full_until);
+        self.disturb(id, now);
         if failed {
             // A failed pool is opened anew, with what its device kept; at times it kept nothing.
             self.cut_power(id);
@@ -234,6 +244,7 @@ impl World {
         for volume in self.volumes() {
             if self.nodes[&id].pool.has(volume) && self.may_lose_one(volume) {
                 self.note("copy lost with its device");
+                self.disturb(id, self.now);
                 self.nodes.get_mut(&id).expect("a node").pool.remove(volume);
             }
         }

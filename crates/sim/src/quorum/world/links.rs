@@ -2,6 +2,7 @@
 //!
 //! A break takes what had not arrived by a certain moment, which may be long after either side has
 //! noticed: so messages of an old connection arrive beside those of a new one.
+use replication::constants::SILENCE;
 use replication::replica::LinkId;
 use replication::words::{Boot, NodeId, ReplicaId};
 
@@ -183,6 +184,10 @@ impl World {
             }
             Err(error) => {
                 self.note("malformed message dropped a link");
+                let now = self.now;
+                for node in [target.node, replica] {
+                    self.disturb(node, now);
+                }
                 self.say(|| format!("link {}: {error}", id.0));
                 self.link_lost(id, side);
                 self.hang_up(id, side);
@@ -229,6 +234,11 @@ impl World {
         let after = self.soon(linger + 1);
         let Some(link) = self.links.get_mut(&id) else { return };
         link.lost_after.get_or_insert(after);
+        let (target, replica) = (link.target.node, link.replica);
+        // Who does not notice it waits for the silence.
+        for node in [target, replica] {
+            self.disturb(node, after.after(SILENCE.0));
+        }
         for side in [Side::Target, Side::Replica] {
             if self.rng.chance(4, 5) {
                 let spread = *self.rng.pick(&[100, 50_000, 2_000_000]);

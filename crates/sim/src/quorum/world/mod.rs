@@ -28,6 +28,7 @@ mod faults;
 mod group;
 mod links;
 mod nodes;
+mod probes;
 mod stalls;
 mod targets;
 mod turns;
@@ -41,6 +42,7 @@ use faults::Trap;
 use group::Groups;
 use links::Link;
 use nodes::Node;
+use probes::Probes;
 
 /// A replica's number says where it is.
 pub(super) fn replica_id(node: NodeId, volume: VolumeNo) -> ReplicaId {
@@ -77,6 +79,7 @@ pub struct World {
     catalog: Catalog,
     control: Control,
     groups: Groups,
+    probes: Probes,
     clients: Load,
     /// When the clients are woken next.
     clients_wake: Time,
@@ -118,6 +121,7 @@ impl World {
             catalog: Catalog::default(),
             control: Control::default(),
             groups: Groups::default(),
+            probes: Probes::default(),
             clients,
             clients_wake: Time(0),
             observed: Observed::new(&plan),
@@ -223,7 +227,10 @@ impl World {
             What::LinkLost { link, side } => self.link_lost(link, side),
             What::CatalogAsked { volume, from, ask } => self.catalog_asked(volume, from, ask),
             What::CatalogTold { volume, to, answer } => self.catalog_told(volume, to, answer),
-            What::CatalogBack => self.catalog.away = false,
+            What::CatalogBack => {
+                self.catalog.away = false;
+                self.disturb_all(self.now);
+            }
             What::Control => self.control_wakes(),
             What::StartTarget { node, volume, begin, above } => {
                 self.start_target(node, volume, begin, above);

@@ -65,6 +65,8 @@ pub(super) struct Node {
     /// What came for them, and waits for their turn.
     pub for_replicas: BTreeMap<VolumeNo, Vec<Event>>,
     pub targets: BTreeMap<VolumeNo, TargetRun>,
+    /// Since when no fault was at it.
+    pub calm_since: Time,
     /// Where the process is in its turn.
     pub turn: Turn,
     closing: usize,
@@ -83,6 +85,7 @@ impl Node {
             replicas: BTreeMap::new(),
             for_replicas: BTreeMap::new(),
             targets: BTreeMap::new(),
+            calm_since: Time(0),
             turn: Turn::default(),
             closing: 0,
             armed: None,
@@ -134,6 +137,7 @@ impl World {
         node.boot = boot;
         node.armed = None;
         let first = now.after(1 + id.0 * 777);
+        self.disturb(id, now);
         self.say(|| format!("node {id} starts, boot {}", boot.0));
         self.push(first, What::Tick { node: id, boot });
         for volume in self.volumes() {
@@ -299,6 +303,7 @@ impl World {
         if node.life == Life::Up {
             node.life = Life::Paused { until };
             let left = (until.0 - self.now.0) / 1000;
+            self.disturb(id, until);
             self.say(|| format!("node {id} is paused for {left} ms"));
         }
     }
