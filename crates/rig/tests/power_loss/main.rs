@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
 mod machines;
 mod raw;
+#[allow(dead_code, reason = "other tests use the rest of it")]
 mod volatile;
 
 use std::io;

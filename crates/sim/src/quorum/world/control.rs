@@ -151,10 +151,8 @@ impl World {
         self.push(at, What::StartTarget { node, volume, begin, above: Start(0) });
     }
 
-    /// A target that ran there before makes room.
     pub(super) fn take_over(&mut self, node: NodeId, volume: VolumeNo) {
         self.disturb_volume(volume);
-        self.drop_target(node, volume);
         self.begin_target(node, volume, Begin::TakeOver);
     }
 

@@ -29,7 +29,15 @@ impl World {
         let run = self.boot();
         let now = self.now;
         let node = self.nodes.get_mut(&id).expect("a node");
-        if !node.is_up() || node.targets.contains_key(&volume) {
+        if !node.is_up() {
+            return;
+        }
+        if node.targets.contains_key(&volume) {
+            // As a node does: the run that is there is told.
+            if begin == Begin::TakeOver {
+                self.note("takeover where a run is already");
+                self.step_target(id, volume, Event::TakeOver);
+            }
             return;
         }
         let config = Config {
@@ -164,6 +172,8 @@ impl World {
     }
 
     pub(super) fn targets_die(&mut self, id: NodeId) {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        node.remembers = node.targets.keys().copied().collect();
         for volume in self.volumes() {
             self.drop_target(id, volume);
         }
