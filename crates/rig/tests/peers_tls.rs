@@ -34,10 +34,13 @@ fn site_with_certificates() -> Result<()> {
     let load = Load::start(plan(), rig.finder(VOLUME)?);
     load.wait_acks(100, HEALTHY)?;
 
+    reached(&operator, 2, &[1, 2, 3], "")?;
     rig.kill9(3);
     load.wait_acks(300, HEALTHY)?;
+    reached(&operator, 2, &[1, 2], "cannot be connected to")?;
     rig.restart(3)?;
     operator.wait_healthy(VOLUME, 3, HEALTHY)?;
+    reached(&operator, 2, &[1, 2, 3], "")?;
     strangers(&mut rig)?;
     another_authority(&mut rig, &operator)?;
 
@@ -46,6 +49,22 @@ fn site_with_certificates() -> Result<()> {
     rested.verify()?;
     ensure!(rested.report.errors.is_empty(), "{:?}", rested.report);
     println!("{:?}", rested.report);
+    Ok(())
+}
+
+/// Which replicas a target on this node would reach, and why not the others. The stream of the target that serves goes on.
+fn reached(operator: &Operator, node: u64, expected: &[u64], why: &str) -> Result<()> {
+    let told = operator.ask(async |site| {
+        let found = site.known(VOLUME).await?;
+        let volume = Some(control::steps::reference(&found.volume));
+        let request = proto::v1::ReachReplicasRequest { volume, replicas: vec![1, 2, 3] };
+        let node = site.node_of_id(node).await?;
+        Ok(site.admin(&node)?.reach_replicas(request).await?.into_inner())
+    })?;
+    ensure!(told.reached == expected, "{told:?}");
+    let unreached: Vec<&str> = told.unreached.iter().map(|it| it.reason.as_str()).collect();
+    ensure!(unreached.len() == 3 - expected.len(), "{told:?}");
+    ensure!(unreached.iter().all(|reason| reason.contains(why)), "{told:?}");
     Ok(())
 }
 

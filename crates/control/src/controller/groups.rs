@@ -86,7 +86,10 @@ impl Controller {
         let group = self.books.get::<v1::VolumeGroup>(id).ok_or_else(none)?;
         match group.members.len() < GROUP_MAX {
             true => Ok(group),
-            false => Err(ApiError::invalid("group", format!("`{id}` has {GROUP_MAX} members"))),
+            false => Err(ApiError::invalid(
+                "group",
+                format!("`{id}` has {GROUP_MAX} volumes already, and a group has no more"),
+            )),
         }
     }
 
@@ -193,7 +196,9 @@ impl Controller {
             return Err(ApiError::invalid("group", "it has no members"));
         }
         if members.len() > GROUP_MAX {
-            return Err(ApiError::invalid("volumes", format!("they are more than {GROUP_MAX}")));
+            let message =
+                format!("{} were given, and a group has at most {GROUP_MAX}", members.len());
+            return Err(ApiError::invalid("volumes", message));
         }
         for member in &members {
             check_proof(&*self.usable(&member.name)?, asked.credential.as_ref())?;
