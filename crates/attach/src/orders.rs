@@ -36,6 +36,9 @@ pub struct Status {
     pub size: u64,
     pub health: Health,
     pub process: u32,
+    /// Writes that were answered with an error; `None`: the process does not see them.
+    #[serde(default)]
+    pub failed_writes: Option<u64>,
 }
 
 /// How the way to the target is.
@@ -65,6 +68,8 @@ pub enum Reply {
     Failed(String),
     /// Something that was written would be lost, and why.
     Unwritten(String),
+    /// Everything was written, and has to be made durable first.
+    NotDurable(String),
 }
 
 #[derive(Debug, Error)]
@@ -77,6 +82,8 @@ pub enum OrderError {
     Slow,
     #[error("something that was written would be lost: {0}")]
     Unwritten(String),
+    #[error("{0}")]
+    NotDurable(String),
     #[error("the attachment's process answered in another way than it should: {0}")]
     Strange(String),
     #[error("{0}")]
@@ -109,6 +116,7 @@ fn tell_within(socket: &Path, order: Order, within: Duration) -> Result<Status, 
         Ok(Reply::Done(status)) => Ok(status),
         Ok(Reply::Failed(reason)) => Err(OrderError::Failed(reason)),
         Ok(Reply::Unwritten(reason)) => Err(OrderError::Unwritten(reason)),
+        Ok(Reply::NotDurable(reason)) => Err(OrderError::NotDurable(reason)),
         Err(error) => Err(OrderError::Strange(error.to_string())),
     }
 }

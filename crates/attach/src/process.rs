@@ -119,6 +119,7 @@ fn obey(listener: &UnixListener, record: &Record, attached: &mut dyn Attached) {
             match done {
                 Ok(()) => Reply::Done(status(record, attached)),
                 Err(WayError::Unwritten { reason, .. }) => Reply::Unwritten(reason),
+                Err(error @ WayError::NotDurable { .. }) => Reply::NotDurable(error.to_string()),
                 Err(error) => Reply::Failed(error.to_string()),
             }
         });
@@ -140,5 +141,6 @@ fn status(record: &Record, attached: &dyn Attached) -> Status {
         size: attached.size(),
         health: attached.health(),
         process: std::process::id(),
+        failed_writes: attached.failed_writes(),
     }
 }

@@ -10,6 +10,9 @@ use thiserror::Error;
 pub enum SyncError {
     /// The kernel has given up, and what it could not write is lost.
     #[error("{0}")]
+    Lost(io::Error),
+    /// Everything was written, and is not durable yet.
+    #[error("{0}")]
     Failed(io::Error),
     /// Nothing is lost yet. It goes on by itself.
     #[error("it is still being written after {0:?}")]
@@ -17,23 +20,28 @@ pub enum SyncError {
 }
 
 /// Calls `sync`, which may block for as long as requests wait for a target. The kernel tells of a failure once, to one
-/// of those who ask: it is noted in the file `note`, also if nobody waits for it any more.
+/// of those who ask: what `is_lost` then is noted in the file `note`, also if nobody waits for it any more.
 pub fn within(
     wait: Duration,
     note: PathBuf,
     sync: impl FnOnce() -> io::Result<()> + Send + 'static,
+    is_lost: impl FnOnce() -> bool + Send + 'static,
 ) -> Result<(), SyncError> {
     let (done, result) = mpsc::channel();
     thread::spawn(move || {
-        let synced = sync();
-        if let Err(error) = &synced {
+        let synced = sync().map_err(|error| match is_lost() {
+            true => SyncError::Lost(error),
+            false => SyncError::Failed(error),
+        });
+        if let Err(SyncError::Lost(error)) = &synced {
             // Where it cannot be noted it is told all the same; a folder that is gone was given up.
             let _ = fs::write(note, error.to_string());
         }
+        // Nobody waits any more if it took too long.
         let _ = done.send(synced);
     });
     match result.recv_timeout(wait) {
-        Ok(synced) => synced.map_err(SyncError::Failed),
+        Ok(synced) => synced,
         Err(_) => Err(SyncError::Late(wait)),
     }
 }
@@ -69,16 +77,25 @@ mod tests {
     #[test]
     fn what_is_written_leaves_no_note() {
         let note = note("done");
-        within(Duration::from_secs(20), note.clone(), || Ok(())).expect("it is written");
+        within(Duration::from_secs(20), note.clone(), || Ok(()), || true).expect("it is written");
         assert!(!note.exists());
+    }
+
+    #[test]
+    fn a_flush_that_failed_can_be_repeated() {
+        let note = note("flush");
+        let failed = || Err(io::Error::from_raw_os_error(libc::EIO));
+        let error = within(Duration::from_secs(20), note.clone(), failed, || false);
+        assert!(matches!(&error, Err(SyncError::Failed(_))), "{error:?}");
+        assert!(!note.exists(), "nothing is lost");
     }
 
     #[test]
     fn a_failure_is_told_and_noted() {
         let at = note("failed");
         let failed = || Err(io::Error::from_raw_os_error(libc::EIO));
-        let error = within(Duration::from_secs(20), at.clone(), failed).expect_err("it failed");
-        assert!(matches!(&error, SyncError::Failed(_)), "{error}");
+        let error = within(Duration::from_secs(20), at.clone(), failed, || true);
+        assert!(matches!(&error, Err(SyncError::Lost(_))), "{error:?}");
         assert!(noted(&at).contains("Input/output error"));
     }
 
@@ -91,8 +108,8 @@ mod tests {
             held.recv().expect("somebody lets it go on");
             Err(io::Error::from_raw_os_error(libc::EIO))
         };
-        let error = within(Duration::from_millis(20), at.clone(), stuck).expect_err("it is stuck");
-        assert!(matches!(&error, SyncError::Late(_)), "{error}");
+        let error = within(Duration::from_millis(20), at.clone(), stuck, || true);
+        assert!(matches!(&error, Err(SyncError::Late(_))), "{error:?}");
         assert!(!at.exists(), "nothing is lost yet");
         go_on.send(()).expect("it waits");
         assert!(noted(&at).contains("Input/output error"));

@@ -3,11 +3,13 @@
 //! The kernel unmounts a file system also if it could not write all of it, and tells nobody. So everything is written
 //! first, and a volume whose writes do not arrive stays mounted. Each request waits for a target that is away as long as
 //! the volume's class allows (P6); what fails then the kernel has dropped, and does not report a second time. That is
-//! noted in the attachment's folder, so that asking again does not hide it. Only a person gives such writes up.
+//! noted in the attachment's folder, so that asking again does not hide it. Only a person gives such writes up. Where
+//! all writes arrived and only the last flush failed, nothing is lost, and asking again is enough.
 //!
 //! An attachment that has ended for good (P8), or whose process was killed, has nothing that could still be written:
 //! its IO has failed and its condition says so. It can be taken away without further questions, and the log tells.
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -18,8 +20,8 @@ use crate::filesystem::Kind;
 use crate::mounts::Mount;
 use crate::orders::{self, Health, Order};
 use crate::record::Record;
-use crate::sync;
-use crate::ways::{self, Way};
+use crate::sync::{self, SyncError};
+use crate::ways::{self, Way, WayError};
 
 /// Beyond what requests wait themselves: the last ones may have been submitted late.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -54,8 +56,20 @@ impl Claim {
         let at = HostError::system(mounted.at.display().to_string());
         let folder = File::open(&mounted.at).map_err(at)?;
         let all_of_it = move || Ok(rustix::fs::syncfs(&folder)?);
-        let written = sync::within(wait, self.folder.unwritten(), all_of_it);
-        written.map_err(|error| self.unwritten(&record, error.to_string()))
+        let orders = self.folder.orders();
+        // A process that does not see the writes, or does not say, is no proof that all of them arrived.
+        let is_lost = move || match orders::tell(&orders, Order::Status) {
+            Ok(status) => status.failed_writes.is_none_or(|count| count > 0),
+            Err(_) => true,
+        };
+        let written = sync::within(wait, self.folder.unwritten(), all_of_it, is_lost);
+        written.map_err(|error| match error {
+            SyncError::Lost(_) | SyncError::Late(_) => self.unwritten(&record, error.to_string()),
+            SyncError::Failed(_) => {
+                let (device, reason) = (self.first_device(), error.to_string());
+                WayError::NotDurable { device, reason }.into()
+            }
+        })
     }
 
     /// Nothing that the kernel had in memory was lost earlier.
@@ -71,9 +85,12 @@ impl Claim {
     }
 
     pub(super) fn unwritten(&self, record: &Record, reason: String) -> HostError {
-        let devices = ways::devices(&self.folder);
-        let device = devices.into_iter().next().unwrap_or_default();
-        HostError::Unwritten { volume: record.volume.clone(), device, reason }
+        let (volume, device) = (record.volume.clone(), self.first_device());
+        HostError::Unwritten { volume, device, reason }
+    }
+
+    fn first_device(&self) -> PathBuf {
+        ways::devices(&self.folder).into_iter().next().unwrap_or_default()
     }
 
     /// The kernel's own session of iSCSI outlives the process; of the others nothing is left.

@@ -123,6 +123,11 @@ impl Link {
         locked(&self.shared.state).clone()
     }
 
+    /// Writes that were answered with an error.
+    pub fn failed_writes(&self) -> u64 {
+        locked(&self.shared.pending).failed_writes()
+    }
+
     /// As of the last login, or of the last [`Link::refresh`].
     pub fn disk(&self) -> Disk {
         *locked(&self.shared.disk)

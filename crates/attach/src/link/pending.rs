@@ -73,16 +73,25 @@ struct Entry {
     since: Instant,
 }
 
+impl Entry {
+    /// Somebody waits for something to be written.
+    fn is_write(&self) -> bool {
+        self.answer.is_some() && matches!(*self.work, Work::Write { .. } | Work::Zero { .. })
+    }
+}
+
 /// By the numbers that replies tell, which rise: the order in which they came.
 pub struct Pending {
     entries: BTreeMap<u64, Entry>,
     next: u64,
     patience: Duration,
+    /// Writes that were answered with an error.
+    failed_writes: u64,
 }
 
 impl Pending {
     pub fn new(patience: Duration) -> Pending {
-        Pending { entries: BTreeMap::new(), next: 1, patience }
+        Pending { entries: BTreeMap::new(), next: 1, patience, failed_writes: 0 }
     }
 
     pub fn add(&mut self, work: Work, answer: Answer, now: Instant) -> Frame {
@@ -105,6 +114,17 @@ impl Pending {
         self.entries.remove(&cookie).and_then(|entry| entry.answer)
     }
 
+    /// The same for one that failed.
+    pub fn take_failed(&mut self, cookie: u64) -> Option<Answer> {
+        self.failed_writes += u64::from(self.entries.get(&cookie).is_some_and(Entry::is_write));
+        self.take(cookie)
+    }
+
+    /// Whatever was not written may be lost: the kernel asks for it once. A flush that failed loses nothing.
+    pub fn failed_writes(&self) -> u64 {
+        self.failed_writes
+    }
+
     /// For a new connection: all that somebody waits for, in the order in which they came.
     pub fn frames(&mut self) -> Vec<Frame> {
         self.entries.retain(|_, entry| entry.answer.is_some());
@@ -113,7 +133,9 @@ impl Pending {
     }
 
     pub fn take_all(&mut self) -> Vec<Answer> {
-        std::mem::take(&mut self.entries).into_values().filter_map(|entry| entry.answer).collect()
+        let all = std::mem::take(&mut self.entries);
+        self.failed_writes += all.values().filter(|entry| entry.is_write()).count() as u64;
+        all.into_values().filter_map(|entry| entry.answer).collect()
     }
 
     /// Those that have waited too long.
@@ -121,7 +143,9 @@ impl Pending {
         let patience = self.patience;
         let is_late = |entry: &Entry| now.saturating_duration_since(entry.since) > patience;
         let late = self.entries.values_mut().take_while(|entry| is_late(entry));
+        let failed_writes = &mut self.failed_writes;
         let give_up = |entry: &mut Entry| {
+            *failed_writes += u64::from(entry.is_write());
             // Nobody will send it again, and a target that is away for hours would fill the memory.
             if let Work::Write { .. } = *entry.work {
                 entry.work = Arc::new(Work::Flush);

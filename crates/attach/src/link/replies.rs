@@ -43,7 +43,10 @@ fn one(stream: &mut impl Read, pending: &Mutex<Pending>, data: &mut Vec<u8>) -> 
         data.resize(len, 0);
         stream.read_exact(data).map_err(ended)?;
     }
-    let answer = locked(pending).take(cookie);
+    let answer = match error {
+        0 => locked(pending).take(cookie),
+        _ => locked(pending).take_failed(cookie),
+    };
     if let Some(answer) = answer {
         answer(if error == 0 { Ok(data) } else { Err(Failure::Target(error)) });
     }

@@ -60,6 +60,10 @@ impl Attached for Attachment {
         }
     }
 
+    fn failed_writes(&self) -> Option<u64> {
+        Some(self.link.failed_writes())
+    }
+
     fn resize(&mut self) -> Result<(), WayError> {
         self.link.refresh()?;
         let failed = |error| WayError::System { what: "the volume's file", error };

@@ -198,15 +198,16 @@ fn leave(
 }
 
 fn write_back(device: &Path, folder: &Folder) -> Result<(), WayError> {
-    super::write_back(device, folder, Instant::now() + WRITE_BACK_MAX)
+    // The kernel counts no failed writes by themselves: what fails may be lost.
+    super::write_back(device, folder, Instant::now() + WRITE_BACK_MAX, || true)
 }
 
 /// What a process that was killed left. A session that somebody uses stays, and so does what is known of it. The
 /// kernel's session does not need the process: what it has not written yet still can be.
 pub fn clean(record: &Record, folder: &Folder, unwritten: Unwritten) -> Result<(), WayError> {
     for device in super::devices(folder).iter().filter(|device| device.exists()) {
-        let alone = unused(device)?;
-        leave(unwritten, || write_back(device, folder), || Ok(drop(alone)))?;
+        let _alone = unused(device)?;
+        leave(unwritten, || write_back(device, folder), || Ok(()))?;
     }
     // Of any stage: a login that was under way may have come to its end after its process.
     for target in sessions_of(&format!("{IQN}{}:stage.", record.volume)) {
@@ -280,6 +281,10 @@ impl Attached for Attachment {
                 Health::Away { since_ms: 0, reason }
             }
         }
+    }
+
+    fn failed_writes(&self) -> Option<u64> {
+        None
     }
 
     fn resize(&mut self) -> Result<(), WayError> {

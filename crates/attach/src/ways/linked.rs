@@ -1,6 +1,6 @@
 //! What the ways that have a link of their own share.
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{WRITE_BACK_MAX, WayError};
@@ -29,7 +29,7 @@ fn since_ms(since: Instant) -> u64 {
 /// Everything that was written is durable. An attachment that has ended, or that is not let in any more, has nothing
 /// that could be made so, and nothing to wait for.
 pub fn write_back(
-    link: &Link,
+    link: &Arc<Link>,
     folder: &Folder,
     device: &Path,
     is_there: bool,
@@ -38,7 +38,12 @@ pub fn write_back(
         return Ok(());
     }
     let until = Instant::now() + WRITE_BACK_MAX;
-    let written = if is_there { super::write_back(device, folder, until) } else { Ok(()) };
+    let asked = Arc::clone(link);
+    let is_lost = move || asked.failed_writes() > 0;
+    let written = match is_there {
+        true => super::write_back(device, folder, until, is_lost),
+        false => Ok(()),
+    };
     match written.and_then(|()| flush(link, device, until)) {
         Err(WayError::Unwritten { .. } | WayError::NotDurable { .. }) if is_over(link) => Ok(()),
         result => result,

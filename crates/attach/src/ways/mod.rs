@@ -74,6 +74,8 @@ pub trait Attached: Send {
     fn device(&self) -> &Path;
     fn size(&self) -> u64;
     fn health(&self) -> Health;
+    /// Writes that failed; `None`: they do not come by here.
+    fn failed_writes(&self) -> Option<u64>;
     /// Asks how large the volume is by now.
     fn resize(&mut self) -> Result<(), WayError>;
     /// What was written is durable and the device is gone, or nothing has changed.
@@ -126,14 +128,20 @@ fn told_device(folder: &Folder) -> Option<PathBuf> {
 const WRITE_BACK_MAX: Duration = Duration::from_secs(60);
 
 /// Everything that the kernel has of a device in memory is the target's, and durable there, before `until`.
-fn write_back(device: &Path, folder: &Folder, until: Instant) -> Result<(), WayError> {
+/// `is_lost` tells of a failure whether something was not written.
+fn write_back(
+    device: &Path,
+    folder: &Folder,
+    until: Instant,
+    is_lost: impl FnOnce() -> bool + Send + 'static,
+) -> Result<(), WayError> {
     let (path, wait) = (device.to_owned(), until.saturating_duration_since(Instant::now()));
     let all_of_it = move || File::open(path)?.sync_all();
-    sync::within(wait, folder.unwritten(), all_of_it).map_err(|error| {
+    sync::within(wait, folder.unwritten(), all_of_it, is_lost).map_err(|error| {
         let (device, reason) = (device.to_owned(), error.to_string());
         match error {
-            SyncError::Failed(_) => WayError::Unwritten { device, reason },
-            SyncError::Late(_) => WayError::NotDurable { device, reason },
+            SyncError::Lost(_) => WayError::Unwritten { device, reason },
+            SyncError::Failed(_) | SyncError::Late(_) => WayError::NotDurable { device, reason },
         }
     })
 }

@@ -192,6 +192,10 @@ impl Attached for Attachment {
         }
     }
 
+    fn failed_writes(&self) -> Option<u64> {
+        Some(self.link.failed_writes())
+    }
+
     fn resize(&mut self) -> Result<(), WayError> {
         let disk = self.link.refresh()?;
         let failed = |error| WayError::System { what: "the kernel's client of NBD", error };

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use attach::filesystem::FileSystemError;
 use attach::host::{HostError, PermitError};
 use attach::orders::OrderError;
+use attach::ways::WayError;
 use tonic::{Code, Status};
 
 use crate::api::{self, ApiError};
@@ -101,7 +102,11 @@ pub fn unable(error: HostError) -> Status {
         | HostError::NoWay(_)
         // Nothing here can mend it: somebody has to look at it.
         | HostError::FileSystem(FileSystemError::Damaged { .. }) => Code::FailedPrecondition,
-        HostError::Start(_) | HostError::Permit(PermitError::Unavailable(_)) => Code::Unavailable,
+        HostError::Start(_)
+        | HostError::Permit(PermitError::Unavailable(_))
+        // Nothing is lost, and its target has to come back.
+        | HostError::Order(OrderError::NotDurable(_))
+        | HostError::Way(WayError::NotDurable { .. }) => Code::Unavailable,
         HostError::System { .. }
         | HostError::Permit(PermitError::Failed(_))
         | HostError::FileSystem(FileSystemError::Device { .. } | FileSystemError::Tool(_))

@@ -3,7 +3,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use rig::process::pollux;
@@ -17,10 +17,12 @@ pub const CASES: &[Case] = &[
     ("the target is away when a volume is unstaged", away),
     ("the target is away when a device is unstaged", device_away),
     ("the target comes back in time", comes_back),
+    ("the target is away and everything was written", nothing_to_lose),
 ];
 
 const NODE: u64 = 1;
 const BULK: usize = 4 << 20;
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Buffered, and nothing else.
 fn write(volume: &Volume) -> Result<()> {
@@ -104,4 +106,26 @@ fn comes_back(world: &mut World) -> Result<()> {
     world.stage(&volume)?;
     ensure!(fs::read(volume.staging.join("bulk"))? == vec![7; BULK]);
     Ok(world.unstage(&volume)?)
+}
+
+/// It is not durable as far as can be told, but nothing is lost: once the target is back, asking again is enough.
+fn nothing_to_lose(world: &mut World) -> Result<()> {
+    let volume = world.volume(&How { hold: "2s", ..MOUNT })?;
+    world.stage(&volume)?;
+    write(&volume)?;
+    rustix::fs::syncfs(fs::File::open(&volume.staging)?)?;
+    world.rig.kill9(NODE);
+    let answer = world.unstage(&volume);
+    world.rig.restart(NODE)?;
+    // Whether the kernel flushes what is clean is its own affair.
+    if answer.is_err() {
+        refused(answer, Code::Unavailable, "ask again")?;
+        let begun = Instant::now();
+        while let Err(status) = world.unstage(&volume) {
+            ensure!(begun.elapsed() < PATIENCE, "{status}");
+            ensure!(status.code() == Code::Unavailable, "{status}");
+        }
+    }
+    world.nothing_left()?;
+    is_back(world, &volume)
 }

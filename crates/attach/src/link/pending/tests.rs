@@ -60,6 +60,26 @@ fn a_reply_to_what_was_given_up_does_not_outlive_its_connection() {
     assert_eq!(pending.awaited(1), None);
 }
 
+/// Protects from a flush that failed and is taken for a lost write, and from a lost write that nobody counts.
+#[test]
+fn writes_that_failed_are_counted_and_nothing_else() {
+    let begun = Instant::now();
+    let mut pending = Pending::new(PATIENCE);
+    let write = || Work::Write { at: ByteOffset(0), data: vec![1; 512] };
+    let zero = Work::Zero { at: ByteOffset(0), len: ByteLen(512) };
+    for work in [Work::Flush, write(), write(), zero] {
+        pending.add(work, Box::new(|_| {}), begun);
+    }
+    assert!(pending.take_failed(1).is_some() && pending.take(2).is_some());
+    assert_eq!(pending.failed_writes(), 0);
+    assert!(pending.take_failed(3).is_some());
+    assert_eq!(pending.failed_writes(), 1);
+    assert_eq!(pending.take_late(begun + 2 * PATIENCE).len(), 1);
+    assert_eq!((pending.failed_writes(), pending.take_failed(4).is_some()), (2, false));
+    pending.add(write(), Box::new(|_| {}), begun);
+    assert_eq!((pending.take_all().len(), pending.failed_writes()), (1, 3));
+}
+
 /// Protects from a target that makes the kernel drop an answer: FUSE takes no number above 511.
 #[test]
 fn a_program_sees_only_errors_that_there_are() {

@@ -3,7 +3,6 @@ use std::path::PathBuf;
 
 use attach::filesystem::Kind;
 use attach::record::RecordError;
-use attach::ways::WayError;
 
 use super::*;
 
@@ -77,6 +76,12 @@ fn every_trouble_of_a_machine_has_a_code() {
             "pollux volume unmount db --force",
         ),
         (HostError::Order(OrderError::Slow), Aborted, "ask again"),
+        (HostError::Order(OrderError::NotDurable("wait".into())), Code::Unavailable, "wait"),
+        (
+            WayError::NotDurable { device: at(), reason: "because".into() }.into(),
+            Code::Unavailable,
+            "ask again",
+        ),
         (HostError::NotEmpty { path: at() }, FailedPrecondition, "/at"),
         (HostError::Options { kind: "xfs", options: "x=y".into() }, InvalidArgument, "x=y"),
         (HostError::Occupied { path: at(), by: "tmpfs".into() }, FailedPrecondition, "tmpfs"),
