@@ -8,5 +8,6 @@ pub mod controller;
 pub mod csi;
 mod hex;
 pub mod parameters;
+pub mod recovery;
 pub mod serve;
 pub mod steps;

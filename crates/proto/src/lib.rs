@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod catalog_client;
+pub mod copy;
 mod secrets;
 
 /// What is generated of `proto/pollux/v1`.

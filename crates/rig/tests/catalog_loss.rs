@@ -1,20 +1,26 @@
-//! The catalog loses its file under load: volumes are served on, nothing is wiped, nothing is made in their place.
+//! The catalog loses its file under load: volumes are served on, nothing is wiped, nothing is made in their place, and
+//! everything is back after `pollux site rebuild` or `pollux site restore`.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use control::api::Code;
+use control::api::types::{Move, NewGroup, NewToken, Role};
 use proto::v1;
 use rig::api::Api;
 use rig::load::{Load, Plan};
 use rig::operator::Operator;
-use rig::site::{MIB, Rig};
+use rig::site::{MIB, Rig, node_name};
 
 const VOLUME: &str = "precious";
+const GROUP: &str = "shop";
+const TOKEN: &str = "auditor";
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 const ENOUGH: u64 = 300;
@@ -37,7 +43,37 @@ fn a_site_outlives_the_loss_of_its_catalog() {
     loss.run().unwrap();
 }
 
+/// Protects from a restored catalog that is behind what nodes have seen: grants, memberships and snapshots of the time since
+/// the copy was made are not taken back.
+#[test]
+fn a_copy_brings_the_catalog_back_with_what_nodes_know_since() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("catalog_restore");
+    let rig = Rig::start_controlled(&folder, &[384 * MIB; 3], &["--away-after", AWAY]).unwrap();
+    let mut loss = Loss::new(rig).unwrap();
+    loss.restored(&folder.join("catalog.copy")).unwrap();
+}
+
 impl Loss {
+    fn restored(&mut self, copy: &Path) -> Result<()> {
+        let path = copy.to_str().context("a path")?;
+        let (ok, said) = self.site(&["backup", path])?;
+        ensure!(ok, "{said}");
+        let mode = std::fs::metadata(copy)?.permissions().mode() & 0o777;
+        ensure!(mode == 0o600, "others read secrets: {mode:o}");
+        self.moves()?;
+        self.api.snapshot(VOLUME, "tuesday")?;
+        self.lose_catalog()?;
+        self.is_told()?;
+        let (ok, said) = self.site(&["restore", "/dev/null"])?;
+        ensure!(!ok && said.contains("no copy of a catalog"), "{said}");
+        let (ok, said) = self.site(&["restore", path])?;
+        self.rig.note(&said);
+        ensure!(ok, "{said}");
+        self.verified("restored")?;
+        self.everything_is_back(&["monday", "tuesday"])?;
+        self.moves()
+    }
+
     fn new(rig: Rig) -> Result<Loss> {
         let (api, operator) = (rig.api()?, rig.operator()?);
         api.create(VOLUME, 64 * MIB, 3)?;
@@ -59,7 +95,9 @@ impl Loss {
             rest: Duration::from_millis(1),
         };
         let load = Some(Load::start(plan, finder));
-        Ok(Loss { rig, api, operator, load, holder })
+        let loss = Loss { rig, api, operator, load, holder };
+        loss.furnish()?;
+        Ok(loss)
     }
 
     fn run(&mut self) -> Result<()> {
@@ -69,7 +107,84 @@ impl Loss {
         self.is_told()?;
         self.verified("after it was noticed")?;
         self.is_kept()?;
-        self.node_restarts()
+        self.node_restarts()?;
+        self.rebuild()?;
+        self.everything_is_back(&["monday"])?;
+        self.moves()
+    }
+
+    /// What people have made, beside the volume.
+    fn furnish(&self) -> Result<()> {
+        self.api.snapshot(VOLUME, "monday")?;
+        self.api.ask(async |client| {
+            let group = NewGroup {
+                name: GROUP.into(),
+                members: vec![VOLUME.into()],
+                ..NewGroup::default()
+            };
+            client.create_group(&group).await?;
+            let token = NewToken { name: TOKEN.into(), role: Role::Viewer, lasts_seconds: None };
+            client.create_token(&token).await?;
+            client.cordon_node("node-3", true).await
+        })?;
+        Ok(())
+    }
+
+    fn site(&self, words: &[&str]) -> Result<(bool, String)> {
+        let mut command = Command::new(rig::process::pollux());
+        command.args(["site", words[0], "--catalog", &self.rig.catalog_address()]);
+        let done = command.args(&words[1..]).output()?;
+        let said = [done.stdout, done.stderr].concat();
+        Ok((done.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    }
+
+    fn rebuild(&mut self) -> Result<()> {
+        let (ok, said) = self.site(&["rebuild", "--dry-run", "--output", "json"])?;
+        ensure!(ok, "{said}");
+        let shown: serde_json::Value = serde_json::from_str(&said).with_context(|| said.clone())?;
+        let steps = shown["steps"].as_array().context("steps")?;
+        let is_it = |step: &&serde_json::Value| step["name"] == VOLUME && step["kind"] == "volume";
+        ensure!(steps.iter().find(is_it).is_some_and(|it| it["action"] == "restore"), "{said}");
+        ensure!(self.operator.holder(VOLUME).is_err(), "a dry run changes nothing");
+        let (ok, said) = self.site(&["rebuild"])?;
+        self.rig.note(&said);
+        ensure!(ok, "{said}");
+        self.verified("rebuilt")
+    }
+
+    /// Volume, snapshots, group, token and marks of nodes are what they were.
+    fn everything_is_back(&self, snapshots: &[&str]) -> Result<()> {
+        self.api.wait_healthy(VOLUME, PATIENCE)?;
+        for snapshot in snapshots {
+            let found = self.api.ask(async |client| client.snapshot(snapshot).await)?;
+            ensure!(found.ready && found.volume == VOLUME, "{found:?}");
+        }
+        let group = self.api.ask(async |client| client.group(GROUP).await)?;
+        ensure!(group.members.len() == 1, "{group:?}");
+        let tokens = self.api.ask(async |client| client.tokens().await)?.items;
+        ensure!(tokens.iter().any(|token| token.name == TOKEN), "{tokens:?}");
+        let node = self.api.ask(async |client| client.node("node-3").await)?;
+        ensure!(node.cordoned && node.lost_volumes.is_empty(), "{node:?}");
+        let (ok, said) = self.site(&["rebuild"])?;
+        ensure!(!ok && said.contains("not empty") && said.contains("--force"), "{said}");
+        let (ok, said) = self.site(&["rebuild", "--force"])?;
+        ensure!(ok && !said.contains("restore"), "it can be said again: {said}");
+        Ok(())
+    }
+
+    /// A planned move, which needs the grant of the catalog and the replicas' promise.
+    fn moves(&mut self) -> Result<()> {
+        let from = self.holder.load(Ordering::SeqCst);
+        let to = self.rig.ids().find(|id| *id != from).context("another node")?;
+        let to_node = Move { node: node_name(to) };
+        self.api.insist(PATIENCE, async |client| {
+            client.move_volume(VOLUME, &to_node).await.map(|_| ())
+        })?;
+        self.holder.store(self.operator.holder(VOLUME)?, Ordering::SeqCst);
+        ensure!(self.holder.load(Ordering::SeqCst) == to, "it did not move");
+        self.verified("moved")?;
+        self.api.wait_healthy(VOLUME, PATIENCE)?;
+        Ok(())
     }
 
     /// Its file is deleted, and its process killed; it is started again with nothing.

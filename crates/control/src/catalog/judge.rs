@@ -94,6 +94,20 @@ fn body(change: Change) -> Option<Body> {
     }
 }
 
+/// What stores a body.
+pub fn change_of(body: Body) -> Change {
+    match body {
+        Body::Volume(volume) => Change::Volume(volume),
+        Body::Node(node) => Change::Node(node),
+        Body::Snapshot(snapshot) => Change::Snapshot(snapshot),
+        Body::Group(group) => Change::Group(group),
+        Body::GroupSnapshot(snapshot) => Change::GroupSnapshot(snapshot),
+        Body::Controller(controller) => Change::Controller(controller),
+        Body::Token(token) => Change::Token(token),
+        Body::Host(host) => Change::Host(host),
+    }
+}
+
 /// Judges a swap that would get this revision.
 pub fn judge(present: &Present, swap: Swap, revision: u64) -> Verdict {
     let alive = present.alive();

@@ -38,6 +38,10 @@ pub const WORKERS_MAX: u32 = 1024;
 
 /// The largest request: a volume with all its lists full.
 pub const REQUEST_MAX: usize = 128 << 10;
+/// What an object has beside the body that a request brought: its versions, and marks of deletion.
+pub const ENVELOPE_MAX: usize = 4 << 10;
+/// The largest catalog that is brought back: ten times a large one.
+pub const RESTORE_MAX: usize = 256 << 20;
 /// Objects and bytes of one part of a list; clients refuse messages above 4 MiB.
 pub const LIST_MAX: usize = 500;
 pub const LIST_BYTES_MAX: usize = 1 << 20;

@@ -5,9 +5,10 @@
 //! judged one by one by `judge.rs`) -> answered, and told to everybody who watches (`watch.rs`).
 mod check;
 mod file;
-mod judge;
+pub(crate) mod judge;
 pub(crate) mod limits;
 mod refusals;
+pub(crate) mod restore;
 mod serve;
 mod service;
 mod watch;

@@ -16,7 +16,7 @@ use tonic::transport::Server;
 use tracing::warn;
 
 use crate::catalog::file::{CatalogFile, FileError, OpenError};
-use crate::catalog::limits::{CLOSING_MAX, REQUEST_MAX};
+use crate::catalog::limits::{CLOSING_MAX, ENVELOPE_MAX, REQUEST_MAX};
 use crate::catalog::refusals::Refusals;
 use crate::catalog::service::Service;
 use crate::catalog::writer;
@@ -89,7 +89,7 @@ pub async fn serve(
     let running = writer::start(file.clone()).map_err(ServeError::Start)?;
     let writer = running.writer.clone();
     let service = Service::new(file, running.writer, running.news);
-    let service = CatalogServer::new(service).max_decoding_message_size(REQUEST_MAX);
+    let service = CatalogServer::new(service).max_decoding_message_size(REQUEST_MAX + ENVELOPE_MAX);
     let service = InterceptedService::new(service, certs::admit);
     let (closing, closed) = tokio::sync::oneshot::channel();
     let server = Server::builder()

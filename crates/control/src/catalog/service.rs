@@ -1,22 +1,24 @@
 //! The catalog as gRPC: requests are checked, carried to the file or the writer, and answered.
 use std::sync::Arc;
 
-use proto::catalog_client::CONTROLLER;
+use prost::Message;
+use proto::catalog_client::{CONTROLLER, parts};
 use proto::v1::catalog_server::Catalog;
 use proto::v1::swap_response::Outcome;
 use proto::v1::{
-    Conflict, Event, GetRequest, Kind, ListRequest, ListResponse, Object, SwapRequest,
-    SwapResponse, WatchRequest,
+    BackupRequest, CatalogPart, Conflict, Event, GetRequest, Kind, ListRequest, ListResponse,
+    Object, RestoreResponse, SwapRequest, SwapResponse, WatchRequest,
 };
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::catalog::check::{self, Wrong};
 use crate::catalog::file::{CatalogFile, FileError};
 use crate::catalog::judge::{Swap, Verdict};
-use crate::catalog::limits::{LIST_MAX, READY_MAX, WATCHES_MAX};
+use crate::catalog::limits::{LIST_MAX, READY_MAX, RESTORE_MAX, WATCHES_MAX};
+use crate::catalog::restore;
 use crate::catalog::watch::{Interest, Watcher};
 use crate::catalog::writer::{News, NotStored, Writer};
 
@@ -90,6 +92,46 @@ impl Catalog for Service {
         Ok(Response::new(SwapResponse { outcome: Some(outcome) }))
     }
 
+    type BackupStream = tokio_stream::Iter<std::vec::IntoIter<Result<CatalogPart, Status>>>;
+
+    async fn backup(
+        &self,
+        _: Request<BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        let file = self.file.clone();
+        // A large catalog takes a moment to read.
+        let read = tokio::task::spawn_blocking(move || file.everything()).await;
+        let read = read.map_err(|error| Status::internal(error.to_string()))?;
+        let (revision, objects) = read.map_err(failed)?;
+        let parts: Vec<_> = parts(revision, objects).into_iter().map(Ok).collect();
+        Ok(Response::new(tokio_stream::iter(parts)))
+    }
+
+    async fn restore(
+        &self,
+        request: Request<Streaming<CatalogPart>>,
+    ) -> Result<Response<RestoreResponse>, Status> {
+        let mut parts = request.into_inner();
+        let (mut objects, mut bytes) = (Vec::new(), 0);
+        while let Some(part) = parts.message().await? {
+            bytes += part.encoded_len();
+            if bytes > RESTORE_MAX {
+                let text = format!("the objects have more than {RESTORE_MAX} bytes");
+                return Err(Status::invalid_argument(text));
+            }
+            for object in part.objects {
+                let (kind, name) =
+                    restore::check(&object).map_err(|wrong| of_object(&object, &wrong))?;
+                objects.push((kind, name, object));
+            }
+        }
+        let (stored, kept) =
+            self.writer.restore(objects).await.map_err(not_stored)?.map_err(|wrong| {
+                Status::failed_precondition(format!("{wrong}; nothing was changed"))
+            })?;
+        Ok(Response::new(RestoreResponse { stored, kept }))
+    }
+
     type WatchStream = ReceiverStream<Result<Event, Status>>;
 
     async fn watch(
@@ -117,6 +159,11 @@ impl Catalog for Service {
         tokio::spawn(watcher.watch(after));
         Ok(Response::new(ReceiverStream::new(events)))
     }
+}
+
+fn of_object(object: &Object, wrong: &Wrong) -> Status {
+    let name = object.key.as_ref().map(|key| key.name.as_str()).unwrap_or_default();
+    Status::invalid_argument(format!("`{name}`: {wrong}; nothing was changed"))
 }
 
 /// Which controller asks; none for everybody else.

@@ -3,12 +3,13 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use proto::v1::Object;
+use proto::v1::{Kind, Object};
 use thiserror::Error;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tracing::{info, warn};
 
-use crate::catalog::file::{CatalogFile, FileError};
+use crate::catalog::check::Wrong;
+use crate::catalog::file::{CatalogFile, FileError, Restoration};
 use crate::catalog::judge::{Swap, Verdict};
 use crate::catalog::limits::{BATCH_MAX, FEED_MAX, PAGE, QUEUE_MAX};
 
@@ -19,6 +20,11 @@ enum Ask {
     Swap {
         swap: Box<Swap>,
         answer: oneshot::Sender<Result<Verdict, NotStored>>,
+    },
+    /// Objects that are brought back.
+    Restore {
+        objects: Vec<(Kind, String, Object)>,
+        answer: oneshot::Sender<Restored>,
     },
     /// Nothing is taken after this.
     Stop,
@@ -70,6 +76,14 @@ impl Writer {
         verdict.await.map_err(|_| NotStored::Stopped)?
     }
 
+    /// Brings objects back: how many were stored, and how many were there already.
+    pub async fn restore(&self, objects: Vec<(Kind, String, Object)>) -> Restored {
+        let (answer, restored) = oneshot::channel();
+        let ask = Ask::Restore { objects, answer };
+        self.asks.send(ask).await.map_err(|_| NotStored::Stopped)?;
+        restored.await.map_err(|_| NotStored::Stopped)?
+    }
+
     /// Whatever was asked before is done first.
     pub async fn stop(&self) {
         // One that has ended already needs no telling.
@@ -85,7 +99,7 @@ fn write_all(
     let (mut stops, mut full) = (false, false);
     let mut told = file.revision()?;
     while !stops && let Some(first) = asked.blocking_recv() {
-        let (mut swaps, mut answers) = (Vec::new(), Vec::new());
+        let (mut swaps, mut answers, mut restoring) = (Vec::new(), Vec::new(), None);
         let mut next = Some(first);
         while let Some(ask) = next {
             match ask {
@@ -93,12 +107,14 @@ fn write_all(
                     swaps.push(*swap);
                     answers.push(answer);
                 }
+                Ask::Restore { objects, answer } => restoring = Some((objects, answer)),
                 Ask::Stop => stops = true,
             }
-            let full = stops || swaps.len() == BATCH_MAX;
+            let full = stops || restoring.is_some() || swaps.len() == BATCH_MAX;
             next = if full { None } else { asked.try_recv().ok() };
         }
         if swaps.is_empty() {
+            restore(file, restoring, tell)?;
             continue;
         }
         // Answers also tell what swaps before them in this transaction left, so all of them wait for it.
@@ -128,6 +144,7 @@ fn write_all(
             }
             Err(error) => return Err(error),
         }
+        restore(file, restoring, tell)?;
     }
     Ok(())
 }
@@ -149,4 +166,32 @@ fn tell_changes(
             return Ok(at);
         }
     }
+}
+
+/// How many objects were stored and how many were there already, or what is wrong with one of them.
+type Restored = Result<Result<(u64, u64), Wrong>, NotStored>;
+type Restoring = (Vec<(Kind, String, Object)>, oneshot::Sender<Restored>);
+
+fn restore(
+    file: &CatalogFile,
+    restoring: Option<Restoring>,
+    tell: &broadcast::Sender<News>,
+) -> Result<(), FileError> {
+    let Some((objects, answer)) = restoring else { return Ok(()) };
+    let restored = match file.restore(objects) {
+        Err(error) if error.is_full() => Err(NotStored::NoSpace(error.to_string())),
+        Err(error) => return Err(error),
+        Ok(Restoration::Done { changed, kept }) => {
+            let stored = changed.len() as u64;
+            if !changed.is_empty() {
+                // There may be no watcher.
+                let _ = tell.send(changed.into());
+            }
+            Ok(Ok((stored, kept)))
+        }
+        Ok(Restoration::Refused(wrong)) => Ok(Err(wrong)),
+    };
+    // The caller may be gone.
+    let _ = answer.send(restored);
+    Ok(())
 }

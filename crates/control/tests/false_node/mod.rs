@@ -98,6 +98,14 @@ fn not_asked<T>() -> Answered<T> {
 #[tonic::async_trait]
 impl NodeAdmin for FalseNode {
     type CutStream = tokio_stream::Empty<Result<v1::CutResponse, Status>>;
+    type RecallCatalogStream = tokio_stream::Empty<Result<v1::CatalogPart, Status>>;
+
+    async fn recall_catalog(
+        &self,
+        _: Request<v1::RecallCatalogRequest>,
+    ) -> Answered<Self::RecallCatalogStream> {
+        not_asked()
+    }
 
     async fn create_replica(
         &self,

@@ -26,6 +26,7 @@ use tonic::Status;
 
 use crate::catalog::Books;
 use crate::clock;
+use crate::process::Copies;
 use crate::random;
 use crate::shard::{self, Order, Refusal, ReplicaStatus, Sender, TargetStatus};
 
@@ -45,6 +46,7 @@ pub struct Admin {
     fence: Arc<Fence>,
     /// What peers are called with; without it only those on this machine are.
     identity: Option<Identity>,
+    copies: Copies,
 }
 
 impl Admin {
@@ -54,9 +56,10 @@ impl Admin {
         shard: Sender,
         books: Arc<Books>,
         fence: Arc<Fence>,
+        copies: Copies,
     ) -> Admin {
         let (boot, since) = (random::number(), clock::now());
-        Admin { node, boot, since, shard, books, fence, identity }
+        Admin { node, boot, since, shard, books, fence, identity, copies }
     }
 
     /// Sends an order that has one answer.

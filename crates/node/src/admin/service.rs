@@ -1,5 +1,6 @@
 //! The generated service: each call is one line, the work is in the modules beside. Whatever changes something
 //! passes the fence first.
+use proto::catalog_client::parts;
 use proto::v1;
 use proto::v1::node_admin_server::NodeAdmin;
 use replication::client::Command;
@@ -13,6 +14,8 @@ type Answered<T> = Result<Response<T>, Status>;
 #[tonic::async_trait]
 impl NodeAdmin for Admin {
     type CutStream = CutStream;
+    type RecallCatalogStream =
+        tokio_stream::Iter<std::vec::IntoIter<Result<v1::CatalogPart, Status>>>;
 
     async fn create_replica(
         &self,
@@ -177,6 +180,18 @@ impl NodeAdmin for Admin {
         _: Request<v1::ListPoolsRequest>,
     ) -> Answered<v1::ListPoolsResponse> {
         Ok(Response::new(v1::ListPoolsResponse { pools: self.pools().await? }))
+    }
+
+    async fn recall_catalog(
+        &self,
+        _: Request<v1::RecallCatalogRequest>,
+    ) -> Answered<Self::RecallCatalogStream> {
+        let mut objects = self.books.objects();
+        let last = self.copies.newest();
+        let last = last.map_err(|error| Status::internal(format!("the last copy: {error}")))?;
+        objects.extend(last.into_iter().flat_map(|copy| copy.objects));
+        let parts: Vec<_> = parts(0, objects).into_iter().map(Ok).collect();
+        Ok(Response::new(tokio_stream::iter(parts)))
     }
 
     async fn get_pool(&self, request: Request<v1::GetPoolRequest>) -> Answered<v1::Pool> {

@@ -75,6 +75,7 @@ pub fn replica(status: &ReplicaStatus, id: Option<ReplicaId>) -> v1::Replica {
         logical: status.logical.0,
         stored: status.stored.0,
         failed: status.failed.clone(),
+        membership: (status.membership.version > 0).then(|| membership(&status.membership)),
     }
 }
 

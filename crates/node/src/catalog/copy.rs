@@ -129,6 +129,12 @@ impl Copy {
         new
     }
 
+    /// All that is known, as the catalog told it.
+    pub fn objects(&self) -> Vec<v1::Object> {
+        let volumes = self.volumes.values().map(|known| (*known.object).clone());
+        volumes.chain(self.others.values().cloned()).collect()
+    }
+
     /// Volumes that the catalog has lost.
     pub fn lost_volumes(&self) -> Vec<v1::VolumeRef> {
         let known = self.volumes.iter().filter(|(name, _)| self.lost.contains(&volume_place(name)));

@@ -106,6 +106,11 @@ impl Books {
         self.unlisted.notified().await;
     }
 
+    /// All that this node knows of the catalog.
+    pub fn objects(&self) -> Vec<v1::Object> {
+        self.copy().objects()
+    }
+
     /// Volumes that the catalog has lost: some, and how many there are.
     pub fn lost(&self) -> (Vec<v1::VolumeRef>, u64) {
         let mut lost = self.copy().lost_volumes();

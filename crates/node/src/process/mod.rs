@@ -1,5 +1,6 @@
 //! The process of a node: one thread is the data plane, another talks to the catalog and to
 //! whoever administers the node.
+mod copies;
 mod data;
 mod failures;
 mod memory;
@@ -34,6 +35,7 @@ use crate::shard::{Order, Report, Sender, Shard};
 
 use failures::Failures;
 
+pub use copies::Copies;
 pub use data::{DataError, PoolOption};
 pub use memory::{Memory, MemoryError};
 pub use topology::{OWN_KEY, TopologyError, TopologyPair, topology};
@@ -63,6 +65,8 @@ pub struct Options {
     pub tls: Option<PathBuf>,
     /// Where it is, beside its own name.
     pub topology: Vec<TopologyPair>,
+    /// How often it takes a copy of the catalog.
+    pub copies_every: Duration,
 }
 
 /// Where a node that runs can be reached.
@@ -150,9 +154,12 @@ pub async fn serve(
     if tokio::time::timeout(CATALOG_PATIENCE, is_registered).await.is_err() {
         warn!("the catalog is away: it is told later where this node is");
     }
+    let copies = Copies::open(&options.state)?;
+    let taking = copies::keep_copies(Arc::clone(&books), copies.clone(), options.copies_every);
+    tokio::spawn(taking);
     tokio::spawn(resume(Arc::clone(&books), shard.clone(), options.id));
 
-    let service = Admin::new(options.id, identity, shard.clone(), books, fence);
+    let service = Admin::new(options.id, identity, shard.clone(), books, fence, copies);
     let service = InterceptedService::new(NodeAdminServer::new(service), certs::admit);
     let server = Server::builder()
         .http2_keepalive_interval(Some(ALIVE_WITHIN))

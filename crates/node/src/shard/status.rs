@@ -2,6 +2,7 @@
 use block::{ByteLen, IoMode, Position, SectorSize, Seq};
 use engine::Compression;
 use replication::client::ConnectionId;
+use replication::membership::Membership;
 use replication::state::{Promise, SnapshotEntry};
 use replication::target::Status;
 use replication::words::{ClientId, Incarnation, SnapshotUid, Span, StageNumber, VolumeUid};
@@ -40,6 +41,8 @@ pub struct ReplicaStatus {
     pub dirty: bool,
     pub regressed: bool,
     pub membership_seen: u64,
+    /// The one that it has applied.
+    pub membership: Membership,
     pub size: ByteLen,
     pub block_size: ByteLen,
     pub compression: Compression,
@@ -148,6 +151,7 @@ impl Shard {
                 dirty: replica.machine.is_dirty(),
                 regressed: replica.machine.is_regressed(),
                 membership_seen: replica.machine.state().membership_seen,
+                membership: replica.machine.state().shared.membership.clone(),
                 size: info.size,
                 block_size: ByteLen(info.block_size.bytes()),
                 compression: info.compression,

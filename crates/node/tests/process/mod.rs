@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -42,6 +42,8 @@ pub struct FalseCatalog {
     away: Arc<AtomicBool>,
     /// Watches do not tell of these, as if they came late.
     late: Option<v1::Kind>,
+    /// Copies that it gave.
+    backups: Arc<AtomicUsize>,
 }
 
 fn key(kind: v1::Kind, name: &str) -> v1::Key {
@@ -56,6 +58,11 @@ impl FalseCatalog {
     /// One whose watches do not tell of a kind.
     pub fn late(kind: v1::Kind) -> FalseCatalog {
         FalseCatalog { late: Some(kind), ..FalseCatalog::default() }
+    }
+
+    /// How many copies it gave.
+    pub fn backups(&self) -> usize {
+        self.backups.load(Ordering::SeqCst)
     }
 
     pub fn set_away(&self, away: bool) {
@@ -129,6 +136,26 @@ impl FalseCatalog {
 #[tonic::async_trait]
 impl Catalog for FalseCatalog {
     type WatchStream = UnboundedReceiverStream<Result<v1::Event, Status>>;
+    type BackupStream = tokio_stream::Iter<std::vec::IntoIter<Result<v1::CatalogPart, Status>>>;
+
+    async fn backup(
+        &self,
+        _: Request<v1::BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        self.answers()?;
+        self.backups.fetch_add(1, Ordering::SeqCst);
+        let books = self.books.lock().unwrap();
+        let objects = books.objects.values().cloned().collect();
+        let parts = proto::catalog_client::parts(books.revision, objects);
+        Ok(Response::new(tokio_stream::iter(parts.into_iter().map(Ok).collect::<Vec<_>>())))
+    }
+
+    async fn restore(
+        &self,
+        _: Request<tonic::Streaming<v1::CatalogPart>>,
+    ) -> Result<Response<v1::RestoreResponse>, Status> {
+        Err(Status::unimplemented("nodes bring nothing back"))
+    }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::Object>, Status> {
         self.answers()?;
@@ -223,6 +250,7 @@ fn options(folder: &Path, catalog: SocketAddr) -> Options {
         catalog: catalog.to_string(),
         tls: None,
         topology: Vec::new(),
+        copies_every: std::time::Duration::from_secs(600),
     }
 }
 

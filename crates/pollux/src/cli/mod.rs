@@ -88,8 +88,10 @@ pub enum Command {
         #[command(flatten)]
         api: ApiArgs,
     },
-    /// Who controls the site, and what it has.
+    /// Who controls the site, and what it has; copies of its catalog, and a catalog from them.
     Site {
+        #[command(subcommand)]
+        command: Option<site::SiteCommand>,
         #[command(flatten)]
         api: ApiArgs,
     },

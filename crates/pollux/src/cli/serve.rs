@@ -61,6 +61,9 @@ pub struct ServeNode {
     /// Where it is, for instance topology.pollux.io/zone=east; can be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     pub topology: Vec<node::process::TopologyPair>,
+    /// How often it takes a copy of the catalog, such as 10m; the last three are kept in the state directory.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = crate::span::parse)]
+    pub copy_catalog_every: std::time::Duration,
     #[command(flatten)]
     pub catalog: CatalogArgs,
     /// Written when the node serves, with its addresses as JSON.

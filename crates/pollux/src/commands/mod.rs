@@ -35,7 +35,10 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Host { command, api } => site(site::Command::Host(command), &api),
         Command::Pool { command, api } => site(site::Command::Pool(command), &api),
         Command::Token { command, api } => site(site::Command::Token(command), &api),
-        Command::Site { api } => site(site::Command::Site, &api),
+        Command::Site { command: None, api } => site(site::Command::Site, &api),
+        Command::Site { command: Some(command), api } => {
+            site::recover::run(command, &api, cli.output)
+        }
         Command::Explain(command) => site::explain(&command, cli.output),
         Command::Up(up) => up::run(&up),
         Command::Direct { catalog, command } => direct::run(command, &catalog, cli.output),

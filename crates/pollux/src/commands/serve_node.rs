@@ -41,6 +41,7 @@ pub fn run(arguments: ServeNode) -> Result<ExitCode> {
         catalog: arguments.catalog.catalog,
         tls: arguments.catalog.tls,
         topology: arguments.topology,
+        copies_every: arguments.copy_catalog_every.max(std::time::Duration::from_secs(1)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -10,6 +10,7 @@ mod watch;
 use std::future::Future;
 use std::time::Duration;
 
+use prost::Message;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
@@ -19,10 +20,17 @@ pub use watch::{News, Watch};
 use crate::v1::catalog_client::CatalogClient;
 use crate::v1::swap_request::Change;
 use crate::v1::swap_response::Outcome;
-use crate::v1::{GetRequest, Key, Kind, ListRequest, Object, SwapRequest, WatchRequest};
+use crate::v1::{
+    BackupRequest, CatalogPart, GetRequest, Key, Kind, ListRequest, Object, RestoreResponse,
+    SwapRequest, WatchRequest,
+};
 
 /// A catalog syncs its disk for every swap; one that takes longer than this does not work.
 const CALL_MAX: Duration = Duration::from_secs(10);
+/// A large catalog has some ten megabytes.
+const WHOLE_MAX: Duration = Duration::from_secs(60);
+/// Bytes of one part of a copy: half of the largest request that a catalog takes.
+const PART_MAX: usize = 64 << 10;
 
 /// Cheap to clone; clones share their connection.
 #[derive(Clone, Debug)]
@@ -120,6 +128,27 @@ impl Client {
         }
     }
 
+    /// Everything as of one moment, with its revision; deleted objects too.
+    pub async fn backup(&self) -> Result<(u64, Vec<Object>), CallError> {
+        let call = async {
+            let mut parts = self.grpc.clone().backup(BackupRequest {}).await?.into_inner();
+            let (mut revision, mut objects) = (0, Vec::new());
+            while let Some(part) = parts.message().await? {
+                revision = part.revision;
+                objects.extend(part.objects);
+            }
+            Ok(Response::new((revision, objects)))
+        };
+        within(WHOLE_MAX, call).await
+    }
+
+    /// Brings objects back, all or none; what is newer stays.
+    pub async fn restore(&self, objects: Vec<Object>) -> Result<RestoreResponse, CallError> {
+        let parts = parts(0, objects);
+        let call = async { self.grpc.clone().restore(tokio_stream::iter(parts)).await };
+        within(WHOLE_MAX, call).await
+    }
+
     /// Watches a kind, and of it one name if one is given. Runs on the runtime it is called on, until the
     /// watch is dropped.
     pub fn watch(&self, kind: Kind, name: Option<&str>) -> Watch {
@@ -142,8 +171,31 @@ fn name_of(object: &Object) -> String {
 async fn in_time<T>(
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, CallError> {
-    match tokio::time::timeout(CALL_MAX, call).await {
+    within(CALL_MAX, call).await
+}
+
+async fn within<T>(
+    patience: Duration,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(patience, call).await {
         Ok(answer) => Ok(answer.map_err(|status| CallError::from(&status))?.into_inner()),
-        Err(_) => Err(CallError::Silent { after: CALL_MAX }),
+        Err(_) => Err(CallError::Silent { after: patience }),
     }
+}
+
+/// Objects in parts that a message can carry, at least one of them.
+pub fn parts(revision: u64, objects: Vec<Object>) -> Vec<CatalogPart> {
+    let (mut parts, mut bytes) = (vec![CatalogPart { revision, objects: Vec::new() }], 0);
+    for object in objects {
+        let len = object.encoded_len();
+        let last = parts.last().expect("there is one from the beginning");
+        if bytes + len > PART_MAX && !last.objects.is_empty() {
+            parts.push(CatalogPart { revision, objects: Vec::new() });
+            bytes = 0;
+        }
+        bytes += len;
+        parts.last_mut().expect("there is one").objects.push(object);
+    }
+    parts
 }

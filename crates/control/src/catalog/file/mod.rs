@@ -8,6 +8,7 @@ mod open;
 mod space;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::io;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use layout::{CHANGES, META, OBJECTS, REVISION, SESSIONS, kind_number};
 use space::Space;
 
 pub use open::OpenError;
+pub use whole::Restoration;
 
 /// What went wrong with the file. But for a lack of space it cannot be used any more: what was under way may
 /// be in it or not, and whoever opens it again finds it whole.
@@ -194,18 +196,27 @@ impl CatalogFile {
     /// durable together. Without space for it nothing is changed, or it is not known what was, and the file
     /// can be used in any case.
     pub fn commit(&self, swaps: Vec<Swap>) -> Result<Committed, FileError> {
-        self.reopen()?;
         let bytes: usize = swaps.iter().map(Swap::bytes).sum();
+        self.write(bytes, || self.try_commit(swaps))
+    }
+
+    /// Carries out a transaction of about so many bytes, if there is space for it.
+    fn write<T>(
+        &self,
+        bytes: usize,
+        transaction: impl FnOnce() -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        self.reopen()?;
         self.space.ensure(bytes as u64).map_err(|error| match space::is_full(&error) {
             true => FileError::NoSpace(error),
             false => FileError::Failed(redb::Error::Io(error)),
         })?;
-        let committed = self.try_commit(swaps);
-        if committed.as_ref().is_err_and(FileError::is_full) {
+        let done = transaction();
+        if done.as_ref().is_err_and(FileError::is_full) {
             // It takes no more calls, and nothing is lost by it: what was committed is durable.
             *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        committed
+        done
     }
 
     fn try_commit(&self, swaps: Vec<Swap>) -> Result<Committed, FileError> {

@@ -55,6 +55,72 @@ pub struct ChapArgs {
     pub chap_user: Option<String>,
 }
 
+/// What is done to the catalog of a site. It is asked itself, not by way of the API: one that was lost knows no token.
+#[derive(Debug, Subcommand)]
+pub enum SiteCommand {
+    /// Copy the whole catalog into a file, while it is used. Secrets of volumes are in it.
+    Backup {
+        file: PathBuf,
+        #[command(flatten)]
+        at: CatalogAt,
+    },
+    /// Bring the catalog back from a copy, and from what nodes know since.
+    Restore(Restore),
+    /// Bring the catalog back from what nodes know and replicas hold.
+    Rebuild(Rebuild),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Restore {
+    /// Of `pollux site backup`, or one that a node keeps in `catalog` in its state directory.
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub how: BringBack,
+    #[command(flatten)]
+    pub at: CatalogAt,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Rebuild {
+    #[command(flatten)]
+    pub how: BringBack,
+    #[command(flatten)]
+    pub at: CatalogAt,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct BringBack {
+    /// Only show what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Go on though the catalog is not empty. What is newer there stays.
+    #[arg(long)]
+    pub force: bool,
+    /// A node that the catalog does not list: its number, and where it is administered.
+    #[arg(long = "node", value_name = "ID=HOST:PORT", value_parser = node)]
+    pub nodes: Vec<proto::v1::Node>,
+}
+
+fn node(text: &str) -> Result<proto::v1::Node, String> {
+    let wrong = "write ID=HOST:PORT, such as 2=10.0.0.2:7462";
+    let (id, admin) = text.split_once('=').filter(|(_, at)| at.contains(':')).ok_or(wrong)?;
+    let id = id.parse().ok().filter(|id| *id > 0).ok_or(wrong)?;
+    let (name, admin_address) = (format!("node-{id}"), admin.into());
+    Ok(proto::v1::Node { id, name, admin_address, ..proto::v1::Node::default() })
+}
+
+/// Where the catalog is. If nothing is given, that of the site which `pollux up` runs.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "The catalog")]
+pub struct CatalogAt {
+    /// host:port; 127.0.0.1:7460 unless given.
+    #[arg(long, env = "POLLUX_CATALOG", value_name = "ADDRESS")]
+    pub catalog: Option<String>,
+    /// The folder of a certificate; needed for another machine.
+    #[arg(long, env = "POLLUX_TLS", value_name = "DIR")]
+    pub tls: Option<PathBuf>,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Node {
     /// List the nodes of a site.

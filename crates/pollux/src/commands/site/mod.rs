@@ -8,6 +8,7 @@ mod hosts;
 mod mounts;
 mod nodes;
 mod overview;
+pub mod recover;
 mod snapshots;
 mod tokens;
 mod volumes;

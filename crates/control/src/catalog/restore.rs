@@ -1,0 +1,111 @@
+//! What becomes of an object that is brought back into the catalog, given what is there. No file, no clock.
+//!
+//! Invariants: versions never go back; a newer object is never replaced by an older one; what was deleted stays deleted;
+//! and a name that another object has by now is not taken from it.
+use proto::v1::object::Body;
+use proto::v1::{Kind, Object};
+
+use crate::catalog::check::{self, Wrong};
+use crate::catalog::judge::{Present, change_of, uid};
+use crate::catalog::limits::DELETED_UIDS_MAX;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Restored {
+    /// The object as it is from now on.
+    Stored(Box<Object>),
+    /// What is there is newer, or the same.
+    Kept,
+    Refused(Wrong),
+}
+
+/// Whether an object that is to be brought back makes sense by itself.
+pub fn check(object: &Object) -> Result<(Kind, String), Wrong> {
+    let (kind, name) = check::key(object.key.clone())?;
+    if let Some(body) = object.body.clone() {
+        check::change(kind, &name, object.version, &change_of(body))?;
+    }
+    match object.version {
+        0 => Err(Wrong { field: "version".into(), problem: "an object has one from 1 on".into() }),
+        _ => Ok((kind, name)),
+    }
+}
+
+/// Judges an object that would get this revision.
+pub fn restore(present: &Present, given: Object, revision: u64) -> Restored {
+    let Some(there) = &present.object else {
+        return Restored::Stored(Box::new(Object { revision, ..given }));
+    };
+    let stored = |given: Object| {
+        let version = given.version.max(there.version + 1);
+        let deleted_uids = together(&there.deleted_uids, &given.deleted_uids);
+        Restored::Stored(Box::new(Object { version, revision, deleted_uids, ..given }))
+    };
+    match (&there.body, &given.body) {
+        (Some(old), Some(new)) => match (uid(old), uid(new)) {
+            (Some(old_uid), Some(new_uid)) if old_uid != new_uid => {
+                if there.deleted_uids.iter().any(|it| it == new_uid) {
+                    Restored::Kept
+                } else if given.deleted_uids.iter().any(|it| it == old_uid) {
+                    stored(given)
+                } else {
+                    Restored::Refused(other(there))
+                }
+            }
+            _ if order(new, given.version) > order(old, there.version) => stored(given),
+            _ => Restored::Kept,
+        },
+        (Some(old), None) => {
+            let was_deleted = match uid(old) {
+                Some(uid) => given.deleted_uids.iter().any(|it| it == uid),
+                None => given.version > there.version,
+            };
+            if was_deleted { stored(given) } else { Restored::Kept }
+        }
+        (None, Some(new)) => {
+            let was_deleted = match uid(new) {
+                Some(uid) => there.deleted_uids.iter().any(|it| it == uid),
+                None => there.version > given.version,
+            };
+            if was_deleted { Restored::Kept } else { stored(given) }
+        }
+        (None, None) => match given.version > there.version {
+            true => stored(given),
+            false => Restored::Kept,
+        },
+    }
+}
+
+fn other(there: &Object) -> Wrong {
+    let name = there.key.as_ref().map(|key| key.name.clone()).unwrap_or_default();
+    let problem = format!(
+        "another object has the name `{name}` by now, and nothing says that either was deleted: delete the new one, or leave \
+         the old one out"
+    );
+    Wrong { field: "key.name".into(), problem }
+}
+
+/// What makes one state of an object newer than another. Grants and generations never go back, while versions of a
+/// catalog that lost its end began again.
+fn order(body: &Body, version: u64) -> (u64, u64) {
+    match body {
+        Body::Volume(volume) => (volume.quorum.as_ref().map_or(0, |it| it.grant), version),
+        Body::Controller(controller) => (controller.generation, version),
+        Body::Node(_)
+        | Body::Snapshot(_)
+        | Body::Group(_)
+        | Body::GroupSnapshot(_)
+        | Body::Token(_)
+        | Body::Host(_) => (0, version),
+    }
+}
+
+fn together(there: &[Vec<u8>], given: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = given.to_vec();
+    all.extend(there.iter().filter(|uid| !given.contains(uid)).cloned());
+    let excess = all.len().saturating_sub(DELETED_UIDS_MAX);
+    all.drain(..excess);
+    all
+}
+
+#[cfg(test)]
+mod tests;

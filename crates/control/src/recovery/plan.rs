@@ -1,0 +1,211 @@
+//! What is brought back into a catalog, from copies of it and from what nodes know. No IO.
+use std::collections::BTreeMap;
+
+use proto::v1;
+use proto::v1::object::Body;
+
+use super::adopt::{Adopted, Evidence, adopt, adopt_unknown};
+use crate::catalog::restore::{Restored, restore};
+use crate::hex;
+
+/// Objects that somebody has.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub what: String,
+    pub objects: Vec<v1::Object>,
+}
+
+/// What becomes of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Restore,
+    /// The catalog has it, or a later one.
+    Keep,
+    /// It cannot be brought back.
+    Refuse,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub kind: v1::Kind,
+    pub name: String,
+    pub action: Action,
+    /// Where it is from, and what was changed about it; or why not.
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+    pub objects: Vec<v1::Object>,
+}
+
+type Place = (i32, String);
+
+#[derive(Default)]
+struct Merged {
+    objects: BTreeMap<Place, (v1::Object, String)>,
+    /// Two objects of one name, of which nothing says that either was deleted.
+    clashes: BTreeMap<Place, String>,
+}
+
+impl Merged {
+    /// The newer of two states of an object stays.
+    fn take(&mut self, object: &v1::Object, from: &str) {
+        let Some(key) = &object.key else { return };
+        let place = (key.kind, key.name.clone());
+        let known = self.objects.get(&place).map(|(object, _)| object.clone());
+        let revision = object.revision;
+        match restore(&crate::catalog::judge::Present { object: known }, object.clone(), revision) {
+            Restored::Stored(newer) => {
+                // Whether a version had to grow is the catalog's to say.
+                let version = object.version;
+                let newer = v1::Object { version, ..*newer };
+                self.objects.insert(place, (newer, from.into()));
+            }
+            Restored::Kept => {
+                // A node that has started again knows the same object without its secrets.
+                if let Some((known, _)) = self.objects.get(&place)
+                    && known.version == object.version
+                    && lacks_secret(known)
+                {
+                    self.objects.insert(place, (object.clone(), from.into()));
+                }
+            }
+            Restored::Refused(wrong) => {
+                self.clashes.insert(place, format!("{from}: {}", wrong.problem));
+            }
+        }
+    }
+}
+
+/// `present` is what the catalog has now, deleted objects included. `evidence` is by the uid of the volume.
+pub fn plan(
+    present: &[v1::Object],
+    sources: &[Source],
+    evidence: &BTreeMap<Vec<u8>, Evidence>,
+    now_ms: u64,
+) -> Plan {
+    let mut merged = Merged::default();
+    for source in sources {
+        source.objects.iter().for_each(|object| merged.take(object, &source.what));
+    }
+    let there: BTreeMap<Place, &v1::Object> = present.iter().filter_map(placed).collect();
+    let mut plan = Plan::default();
+    for (place, (object, from)) in &merged.objects {
+        if let Some(clash) = merged.clashes.get(place) {
+            plan.refuse(place, clash.clone());
+        } else {
+            plan.bring(place, object, from, there.get(place).copied(), evidence);
+        }
+    }
+    let mut uids: Vec<&[u8]> =
+        merged.objects.values().filter_map(|(it, _)| volume_uid(it)).collect();
+    uids.extend(present.iter().filter_map(volume_uid));
+    let deleted = present.iter().chain(merged.objects.values().map(|(object, _)| object));
+    uids.extend(deleted.flat_map(|it| &it.deleted_uids).map(Vec::as_slice));
+    for (uid, evidence) in evidence.iter().filter(|(uid, _)| !uids.contains(&uid.as_slice())) {
+        plan.bring_unknown(uid, evidence, &there, now_ms);
+    }
+    plan
+}
+
+fn lacks_secret(object: &v1::Object) -> bool {
+    match &object.body {
+        Some(Body::Volume(volume)) => volume.chap.as_ref().is_some_and(|it| it.secret.is_empty()),
+        _ => false,
+    }
+}
+
+fn placed(object: &v1::Object) -> Option<(Place, &v1::Object)> {
+    let key = object.key.as_ref()?;
+    Some(((key.kind, key.name.clone()), object))
+}
+
+fn volume_uid(object: &v1::Object) -> Option<&[u8]> {
+    match &object.body {
+        Some(Body::Volume(volume)) => Some(&volume.uid),
+        _ => None,
+    }
+}
+
+impl Plan {
+    fn say(&mut self, place: &Place, action: Action, notes: Vec<String>) {
+        let kind = v1::Kind::try_from(place.0).unwrap_or_default();
+        self.steps.push(Step { kind, name: place.1.clone(), action, notes });
+    }
+
+    fn refuse(&mut self, place: &Place, why: String) {
+        self.say(place, Action::Refuse, vec![why]);
+    }
+
+    fn bring(
+        &mut self,
+        place: &Place,
+        object: &v1::Object,
+        from: &str,
+        there: Option<&v1::Object>,
+        evidence: &BTreeMap<Vec<u8>, Evidence>,
+    ) {
+        let none = Evidence::default();
+        let uid = volume_uid(object);
+        let is_kept = matches!(&object.body, Some(Body::Volume(volume)) if !volume.deleting);
+        let adopted = match uid.filter(|_| is_kept) {
+            Some(uid) => adopt(object, evidence.get(uid).unwrap_or(&none)),
+            None => Ok(Adopted { object: beside(object, there), notes: Vec::new() }),
+        };
+        let Adopted { object, mut notes } = match adopted {
+            Ok(adopted) => adopted,
+            Err(why) => return self.refuse(place, why),
+        };
+        let present = crate::catalog::judge::Present { object: there.cloned() };
+        match restore(&present, object.clone(), object.revision) {
+            Restored::Kept => self.say(place, Action::Keep, Vec::new()),
+            Restored::Refused(wrong) => self.refuse(place, wrong.problem),
+            Restored::Stored(_) => {
+                // What is left of a deleted object is brought back without a word.
+                if object.body.is_some() || there.is_some_and(|there| there.body.is_some()) {
+                    notes.insert(0, format!("from {from}"));
+                    self.say(place, Action::Restore, notes);
+                }
+                self.objects.push(object);
+            }
+        }
+    }
+
+    fn bring_unknown(
+        &mut self,
+        uid: &[u8],
+        evidence: &Evidence,
+        there: &BTreeMap<Place, &v1::Object>,
+        now_ms: u64,
+    ) {
+        let told = evidence.replicas.first().and_then(|(_, it)| it.volume.as_ref());
+        let name = told.map_or_else(|| hex::encode(uid), |volume| volume.name.clone());
+        let place = (v1::Kind::Volume.into(), name);
+        let is_taken = there.get(&place).is_some_and(|object| object.body.is_some())
+            || self.objects.iter().filter_map(placed).any(|(it, _)| it == place);
+        if is_taken {
+            return self
+                .refuse(&place, "replicas of another volume of this name are on nodes".into());
+        }
+        match adopt_unknown(uid, evidence, now_ms) {
+            Ok(Adopted { object, notes }) => {
+                self.say(&place, Action::Restore, notes);
+                self.objects.push(object);
+            }
+            Err(why) => self.refuse(&place, why),
+        }
+    }
+}
+
+/// A node that has registered anew says itself where it is; only its mark is from before.
+fn beside(object: &v1::Object, there: Option<&v1::Object>) -> v1::Object {
+    let present = there.and_then(|there| there.body.as_ref());
+    let (Some(Body::Node(old)), Some(Body::Node(node))) = (&object.body, present) else {
+        return object.clone();
+    };
+    let node = v1::Node { cordoned: old.cordoned || node.cordoned, ..node.clone() };
+    let version = object.version.max(there.map_or(0, |there| there.version));
+    v1::Object { body: Some(Body::Node(node)), version, ..object.clone() }
+}
