@@ -86,7 +86,7 @@ impl<D> Counted<D> {
                 counts.own_writes += 1;
                 counts.own_bytes += data.len() as u64;
             }
-            Io::Flush | Io::Trim { .. } => {}
+            Io::Flush | Io::Trim { .. } | Io::Allocate { .. } => {}
         }
     }
 }

@@ -27,6 +27,12 @@ pub enum Io {
         at: ByteOffset,
         len: ByteLen,
     },
+    /// Takes space for a range of a [sparse](Disk::is_sparse) device, so that writes to it need none. What
+    /// the range holds does not change. Without space it is refused, and nothing else follows from that.
+    Allocate {
+        at: ByteOffset,
+        len: ByteLen,
+    },
 }
 
 /// What came of an IO.
@@ -36,6 +42,7 @@ pub enum Done {
     Written,
     Flushed,
     Trimmed,
+    Allocated,
 }
 
 #[derive(Debug)]
@@ -122,6 +129,13 @@ impl DiskError {
         matches!(self.operation, "write" | "flush")
     }
 
+    /// Whether the system had no space for it.
+    pub fn is_full(&self) -> bool {
+        const ENOSPC: i32 = 28;
+        const EDQUOT: i32 = 122;
+        matches!(self.kind, DiskErrorKind::System(ENOSPC | EDQUOT))
+    }
+
     fn reason(&self) -> String {
         match self.kind {
             DiskErrorKind::OutOfRange => "beyond the end of the device".into(),
@@ -144,6 +158,12 @@ pub trait Disk {
 
     /// The next finished IO, if there is one.
     fn complete(&mut self) -> Option<Completion>;
+
+    /// Whether parts of it may have no space yet, as those of a sparse file have none: a write to them may
+    /// find none. [`Io::Allocate`] takes it beforehand.
+    fn is_sparse(&self) -> bool {
+        false
+    }
 
     /// A buffer of this capacity, a power of two of pages, in memory that the device knows
     /// already: IO from and to it is cheaper. `None` when none is left, or the device has no use
@@ -170,6 +190,10 @@ impl<D: Disk> Disk for &mut D {
 
     fn complete(&mut self) -> Option<Completion> {
         (**self).complete()
+    }
+
+    fn is_sparse(&self) -> bool {
+        (**self).is_sparse()
     }
 
     fn lend(&mut self, capacity: usize) -> Option<Buf> {

@@ -36,6 +36,9 @@ fn attempt(file: &File, kind: Kind, flight: &mut Flight) -> Outcome {
             }
             Kind::Device => ioctl::discard(file, *at, *len).map(|()| 0),
         },
+        Io::Allocate { at, len } => {
+            rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, at.0, len.0).map(|()| 0)
+        }
     };
     outcome.map_err(rustix::io::Errno::raw_os_error)
 }

@@ -62,6 +62,10 @@ impl Disk for CallDisk {
         self.target.geometry()
     }
 
+    fn is_sparse(&self) -> bool {
+        self.target.sparse
+    }
+
     fn submit(&mut self, id: IoId, io: Io) {
         match self.target.admit(id, io) {
             Ok(flight) => self.queued.push_back(flight),

@@ -55,6 +55,13 @@ pub enum OpenError {
     CreateSize { path: PathBuf, size: ByteLen },
 
     #[error(
+        "there is no space for {size} where {} is: make some, choose another place, or let the file take \
+         its space only as it is used (--sparse)",
+        path.display()
+    )]
+    NoSpace { path: PathBuf, size: ByteLen },
+
+    #[error(
         "{} cannot be created for reading only: create it writable, then open it again",
         path.display()
     )]

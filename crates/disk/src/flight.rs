@@ -38,8 +38,11 @@ impl Flight {
                 self.stalls += 1;
                 Next::Again
             }
-            // A trim is advice: not being able to take it is no failure.
-            Err(libc::EOPNOTSUPP) if matches!(self.io, Io::Trim { .. }) => Next::End(Ok(())),
+            // A trim is advice: not being able to take it is no failure. Nor is a file system that takes
+            // space only when something is written.
+            Err(libc::EOPNOTSUPP) if matches!(self.io, Io::Trim { .. } | Io::Allocate { .. }) => {
+                Next::End(Ok(()))
+            }
             Err(code) => Next::End(Err(DiskErrorKind::System(code))),
         }
     }
@@ -48,7 +51,7 @@ impl Flight {
         let len = match &self.io {
             Io::Read { buf, .. } => buf.len(),
             Io::Write { data, .. } => data.len(),
-            Io::Flush | Io::Trim { .. } => return Next::End(Ok(())),
+            Io::Flush | Io::Trim { .. } | Io::Allocate { .. } => return Next::End(Ok(())),
         };
         // The end of a shrunk file may lie within a sector, where direct IO cannot go on from.
         let whole = moved - moved % sector_len;
@@ -68,6 +71,7 @@ impl Flight {
                 Io::Write { .. } => Done::Written,
                 Io::Flush => Done::Flushed,
                 Io::Trim { .. } => Done::Trimmed,
+                Io::Allocate { .. } => Done::Allocated,
             }),
             Err(kind) => Err(self.error(kind)),
         };
@@ -80,6 +84,7 @@ impl Flight {
             Io::Write { .. } => "write",
             Io::Flush => "flush",
             Io::Trim { .. } => "trim",
+            Io::Allocate { .. } => "allocation",
         };
         let (at, len) = extent(&self.io).unwrap_or((ByteOffset(0), ByteLen(0)));
         DiskError { operation, at, len, kind }

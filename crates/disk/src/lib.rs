@@ -39,7 +39,7 @@ use std::time::Duration;
 use block::{Buf, Completion, Disk, Geometry, Io, IoId, Wait};
 
 pub use error::OpenError;
-pub use open::open;
+pub use open::{allocate, open};
 pub use options::{Backend, DEPTH_MAX, Direct, OpenOptions};
 
 /// An open device. While it lives, no other process of this kind can open the same one.
@@ -128,6 +128,14 @@ impl Disk for FileDisk {
             Driver::Ring(disk) => disk.complete(),
             Driver::Threads(disk) => disk.complete(),
             Driver::Calls(disk) => disk.complete(),
+        }
+    }
+
+    fn is_sparse(&self) -> bool {
+        match &self.0 {
+            Driver::Ring(disk) => disk.is_sparse(),
+            Driver::Threads(disk) => disk.is_sparse(),
+            Driver::Calls(disk) => disk.is_sparse(),
         }
     }
 

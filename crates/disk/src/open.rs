@@ -1,12 +1,13 @@
 //! From a path to a disk: kind, lock, creation, shape, backend.
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use block::{ByteLen, Geometry, IoMode, SectorSize};
-use rustix::fs::Advice;
+use rustix::fs::{Advice, FallocateFlags};
+use rustix::io::Errno;
 
 use crate::calls::{CallDisk, is_in_memory};
 use crate::error::OpenError;
@@ -43,7 +44,7 @@ fn create(path: &Path, size: ByteLen, options: &OpenOptions) -> Result<FileDisk,
         }
         return Err(error);
     }
-    make_lasting(path, &file, size)?;
+    make_lasting(path, &file, size, options.sparse)?;
     let disk = finish(path, file, options)?;
     created.keep();
     Ok(disk)
@@ -147,8 +148,11 @@ fn lock(path: &Path, file: &File, options: &OpenOptions) -> Result<(), OpenError
 
 /// Gives a new file its size, and sees to it that a power failure does not take the file away:
 /// later flushes cover its content only, not its name.
-fn make_lasting(path: &Path, file: &File, size: ByteLen) -> Result<(), OpenError> {
+fn make_lasting(path: &Path, file: &File, size: ByteLen, sparse: bool) -> Result<(), OpenError> {
     file.set_len(size.0).map_err(OpenError::system(path, "set the size of"))?;
+    if !sparse {
+        allocate(path, file, size)?;
+    }
     file.sync_all().map_err(OpenError::system(path, "sync"))?;
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -157,6 +161,15 @@ fn make_lasting(path: &Path, file: &File, size: ByteLen) -> Result<(), OpenError
     File::open(directory)
         .and_then(|directory| directory.sync_all())
         .map_err(OpenError::system(path, "sync the directory of"))
+}
+
+/// Takes space for all of a file. One whose file system cannot do that stays sparse.
+pub fn allocate(path: &Path, file: &File, size: ByteLen) -> Result<(), OpenError> {
+    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, size.0) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(Errno::NOSPC | Errno::DQUOT) => Err(OpenError::NoSpace { path: path.into(), size }),
+        Err(error) => Err(OpenError::system(path, "take space for")(error)),
+    }
 }
 
 fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, OpenError> {
@@ -172,6 +185,7 @@ fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, Op
         file: Arc::new(file),
         kind,
         read_only: options.read_only,
+        sparse: kind == Kind::File && metadata.blocks() * 512 < metadata.len(),
         lost,
         known: Geometry {
             size: whole_sectors(size, units.sector),
@@ -190,7 +204,7 @@ fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, Op
 /// they come from the device. An error of the flush is returned as its number: the system tells it
 /// once, so it is kept for the first flush of the owner, who has to note that the device failed.
 fn begin_buffered(path: &Path, file: &File) -> Result<Option<i32>, OpenError> {
-    let lost = rustix::fs::fdatasync(file).err().map(rustix::io::Errno::raw_os_error);
+    let lost = rustix::fs::fdatasync(file).err().map(Errno::raw_os_error);
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
         .map_err(OpenError::system(path, "drop the cache of"))?;
     Ok(lost)

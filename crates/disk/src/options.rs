@@ -38,8 +38,11 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// The IOs that may be in the kernel at once; more than that wait in a queue. Only for rings.
     pub depth: u32,
-    /// Makes a sparse regular file of this size, which must not exist yet.
+    /// Makes a regular file of this size, which must not exist yet.
     pub create: Option<ByteLen>,
+    /// Whether such a file takes its space only as it is used. Otherwise all of it is taken at once, where
+    /// the file system can do that.
+    pub sparse: bool,
     pub direct: Direct,
     /// Memory that is lent for IO, and registered with the ring where there is one. Zero for none;
     /// where the system refuses to register it, there is none either.
@@ -53,6 +56,7 @@ impl Default for OpenOptions {
             read_only: false,
             depth: DEPTH_DEFAULT,
             create: None,
+            sparse: false,
             direct: Direct::Auto,
             registered: REGISTERED_DEFAULT,
         }

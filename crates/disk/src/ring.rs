@@ -317,12 +317,20 @@ fn entry(flight: &mut Flight, arena: Option<&Arena>) -> squeue::Entry {
             .offset(at.0)
             .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
             .build(),
+        Io::Allocate { at, len } => opcode::Fallocate::new(Fixed(0), len.0)
+            .offset(at.0)
+            .mode(libc::FALLOC_FL_KEEP_SIZE)
+            .build(),
     }
 }
 
 impl Disk for RingDisk {
     fn geometry(&self) -> Geometry {
         self.target.geometry()
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.target.sparse
     }
 
     fn submit(&mut self, id: IoId, io: Io) {

@@ -22,6 +22,8 @@ pub(crate) struct Target {
     pub(crate) file: Arc<File>,
     pub(crate) kind: Kind,
     pub(crate) read_only: bool,
+    /// A file that had fewer blocks than bytes when it was opened.
+    pub(crate) sparse: bool,
     /// The error of a flush that failed while the disk was opened, until a flush has told it.
     pub(crate) lost: Option<i32>,
     /// As it was at the last look; only the size ever changes.
@@ -44,7 +46,7 @@ pub(crate) fn extent(io: &Io) -> Option<(ByteOffset, ByteLen)> {
     match io {
         Io::Read { at, buf } => Some((*at, ByteLen(buf.len() as u64))),
         Io::Write { at, data } => Some((*at, ByteLen(data.len() as u64))),
-        Io::Trim { at, len } => Some((*at, *len)),
+        Io::Trim { at, len } | Io::Allocate { at, len } => Some((*at, *len)),
         Io::Flush => None,
     }
 }
@@ -84,6 +86,10 @@ impl Target {
         }
         if !self.contains(at, len) {
             return Some(Err(DiskErrorKind::OutOfRange));
+        }
+        // A device has all of its space.
+        if self.kind == Kind::Device && matches!(io, Io::Allocate { .. }) {
+            return Some(Ok(()));
         }
         // The system has several opinions on empty ranges, so it is not asked.
         (len.0 == 0).then_some(Ok(()))

@@ -189,6 +189,11 @@ pub enum OpenError {
     Malformed(#[from] Malformed),
     #[error("the device failed: {0}")]
     Device(#[from] DiskError),
+    #[error(
+        "the pool's file is sparse, and there is no space where it is: opening it needs {needed}; make some, \
+         and open it again"
+    )]
+    NoSpace { needed: ByteLen },
     #[error("the pool failed while it was opened: {reason}")]
     Failed { reason: String },
     #[error("the pool's parts contradict one another: {0}; rebuild this replica")]
@@ -207,7 +212,9 @@ impl OpenError {
 
     pub fn retry(&self) -> Retry {
         match self {
-            OpenError::Device(_) | OpenError::Truncated { .. } => Retry::Later,
+            OpenError::Device(_) | OpenError::Truncated { .. } | OpenError::NoSpace { .. } => {
+                Retry::Later
+            }
             OpenError::NotAPool | OpenError::Version { .. } | OpenError::Sector { .. } => {
                 Retry::Never
             }

@@ -74,6 +74,7 @@ impl<D: Disk> Disk for Shadow<D> {
             Io::Write { at, data } => self.write(at, &data),
             Io::Flush => Ok(Done::Flushed),
             Io::Trim { .. } => Ok(Done::Trimmed),
+            Io::Allocate { .. } => Ok(Done::Allocated),
         };
         self.done.push_back(Completion { id, result });
     }

@@ -46,6 +46,13 @@ impl Wires {
     }
 }
 
+/// When the files of pools take their space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PoolSpace {
+    AtOnce,
+    AsUsed,
+}
+
 /// What the catalog is a part of.
 #[derive(Clone, Copy, Debug)]
 enum Head<'a> {
@@ -86,6 +93,7 @@ pub struct Rig {
     folder: PathBuf,
     network: Network,
     wires: Wires,
+    space: PoolSpace,
     _watchdog: Watchdog,
 }
 
@@ -96,7 +104,13 @@ impl Rig {
     }
 
     pub fn start_on(wires: Wires, folder: &Path, pools: &[u64], network: Network) -> Result<Rig> {
-        Rig::start_as(Head::Catalog, wires, folder, pools, network)
+        Rig::start_as(Head::Catalog, wires, PoolSpace::AtOnce, folder, pools, network)
+    }
+
+    /// With pools in sparse files.
+    pub fn start_sparse(folder: &Path, pools: &[u64], network: Network) -> Result<Rig> {
+        let wires = Wires::from_env();
+        Rig::start_as(Head::Catalog, wires, PoolSpace::AsUsed, folder, pools, network)
     }
 
     /// With a controller, which is told these options.
@@ -110,7 +124,8 @@ impl Rig {
         pools: &[u64],
         options: &[&str],
     ) -> Result<Rig> {
-        let rig = Rig::start_as(Head::Control(options), Wires::Plain, folder, pools, network)?;
+        let (head, space) = (Head::Control(options), PoolSpace::AtOnce);
+        let rig = Rig::start_as(head, Wires::Plain, space, folder, pools, network)?;
         rig.api()?.wait_nodes(pools.len(), Duration::from_secs(30))?;
         Ok(rig)
     }
@@ -118,6 +133,7 @@ impl Rig {
     fn start_as(
         head: Head<'_>,
         wires: Wires,
+        space: PoolSpace,
         folder: &Path,
         pools: &[u64],
         mut network: Network,
@@ -137,7 +153,7 @@ impl Rig {
         let catalog = Process::start(folder, recipe)?;
         let folder = folder.into();
         let mut rig =
-            Rig { nodes: Vec::new(), catalog, folder, network, wires, _watchdog: watchdog };
+            Rig { nodes: Vec::new(), catalog, folder, network, wires, space, _watchdog: watchdog };
         for (id, size) in (1..).zip(pools) {
             rig.add_node(id, *size)?;
         }
@@ -163,6 +179,7 @@ impl Rig {
         let (pool, ready) = (self.pool(id), self.folder.join(format!("node-{id}.json")));
         let mut create = Command::new(pollux());
         create.args(["disk", "create"]).arg(&pool).args(["--size", &pool_size.to_string()]);
+        create.args((self.space == PoolSpace::AsUsed).then_some("--sparse"));
         let made = create.output().context("pollux disk create")?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let address = |port| self.address(id, port).to_string();

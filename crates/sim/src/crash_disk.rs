@@ -15,6 +15,7 @@ mod crash;
 mod faults;
 mod image;
 mod queue;
+mod sparse;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -25,6 +26,7 @@ pub use image::Image;
 
 use cache::Cache;
 use faults::Faults;
+use sparse::Sparse;
 use write::Write;
 
 /// How completions are handed out.
@@ -71,6 +73,10 @@ enum Task {
     },
     Write(Arc<Write>),
     Trim(Arc<Write>),
+    Allocate {
+        at: u64,
+        len: u64,
+    },
     Flush {
         covers: u64,
         no: u64,
@@ -91,6 +97,7 @@ pub struct CrashDisk {
     /// What comes behind the stop is refused with an error instead of being swallowed.
     refuses: bool,
     refused: VecDeque<Completion>,
+    sparse: Option<Sparse>,
     /// Somebody waited: the next call for a completion must give one.
     owed: bool,
 }
@@ -118,6 +125,7 @@ impl CrashDisk {
             stop_at: None,
             refuses: false,
             refused: VecDeque::new(),
+            sparse: None,
             owed: false,
         }
     }
@@ -131,6 +139,17 @@ impl CrashDisk {
     pub fn with_physical_sector(mut self, physical: SectorSize) -> CrashDisk {
         self.cache.set_physical_sector(physical);
         self
+    }
+
+    /// The disk lies in a sparse file, on a file system with this much space.
+    pub fn with_space(mut self, space: ByteLen) -> CrashDisk {
+        self.sparse = Some(Sparse::new(space.0));
+        self
+    }
+
+    /// What the file system below a sparse file has left from now on.
+    pub fn set_space_left(&mut self, space: ByteLen) {
+        self.sparse.as_mut().expect("the disk is sparse").set_left(space.0);
     }
 
     /// Makes the disk larger, at once and for good.
@@ -208,7 +227,9 @@ impl CrashDisk {
         let mut rng = Rng::new(seed);
         let mut cache = self.cache.clone();
         cache.abandon(&mut rng);
-        CrashDisk::from_cache(cache, rng).with_delivery(self.delivery)
+        let mut next = CrashDisk::from_cache(cache, rng).with_delivery(self.delivery);
+        next.sparse = self.sparse.clone();
+        next
     }
 
     /// What is durable: what remains if the power cut loses all that it may.

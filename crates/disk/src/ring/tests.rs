@@ -16,6 +16,7 @@ fn target(scratch: &Scratch) -> Target {
         file: Arc::new(file.unwrap()),
         kind: Kind::File,
         lost: None,
+        sparse: false,
         read_only: false,
         known: Geometry {
             size: ByteLen(MIB),

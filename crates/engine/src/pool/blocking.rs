@@ -1,7 +1,7 @@
 //! Reading and waiting, for opening and for tools: the only places where a pool waits.
 use std::collections::HashMap;
 
-use block::{Buf, ByteOffset, Data, DiskError, Done, Io, IoId, Wait};
+use block::{Buf, ByteLen, ByteOffset, Data, DiskError, Done, Io, IoId, Wait};
 
 use crate::error::{CheckpointError, OpError};
 use crate::pool::{Condition, Op, Pool, Reply, RequestId};
@@ -39,6 +39,12 @@ pub fn write<D: Wait>(disk: &mut D, at: ByteOffset, data: Data) -> Result<(), Di
 /// Flushes and waits for it.
 pub fn flush<D: Wait>(disk: &mut D) -> Result<(), DiskError> {
     disk.submit(IoId(0), Io::Flush);
+    finish(disk)
+}
+
+/// Takes space for a range of a sparse device and waits for it.
+pub fn allocate<D: Wait>(disk: &mut D, at: ByteOffset, len: ByteLen) -> Result<(), DiskError> {
+    disk.submit(IoId(0), Io::Allocate { at, len });
     finish(disk)
 }
 

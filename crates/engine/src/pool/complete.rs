@@ -16,6 +16,7 @@ impl<D: Disk> Pool<D> {
             Purpose::Scrub { run, index } => self.scrubbed(run, index, result),
             Purpose::Repair(id) => self.repaired(id, result),
             Purpose::Mend(place) => self.mended(place, result),
+            Purpose::Backing => self.backed(result.map(drop)),
             // Two places are tried, and a device that refuses both is known to have failed already.
             Purpose::FailureMark => self.marking -= 1,
             Purpose::Slot(_) | Purpose::Flush | Purpose::Checkpoint

@@ -1,9 +1,10 @@
 //! Making a pool.
-use block::{Buf, ByteLen, SectorSize, Wait};
+use block::{Buf, ByteLen, ByteOffset, SectorSize, Wait};
 
 use crate::error::CreateError;
 use crate::format::{SPACE_ROOTS_MAX, SUPERBLOCK_LEN, SpaceRoot, Superblock, SuperblockProblem};
 use crate::limits::{JOURNAL_AT, JOURNAL_BLOCK, JOURNAL_MAX, JOURNAL_MIN, MAP_PAGE, POOL_MIN};
+use crate::pool::backing::step_up;
 use crate::pool::blocking;
 use crate::space::Layout;
 use crate::units::{Birth, Epoch, Sector, Session, Slot};
@@ -31,6 +32,12 @@ pub fn create<D: Wait>(disk: &mut D, options: &CreateOptions) -> Result<(), Crea
     let superblock = plan(disk, options)?;
     if !options.overwrite && holds_pool(disk)? {
         return Err(CreateError::HoldsPool);
+    }
+    if disk.is_sparse() {
+        // What is written in place has its space from the start, and with it a first step.
+        let layout = Layout::of(&superblock);
+        let end = step_up(&layout, layout.first_home_end().0);
+        blocking::allocate(disk, ByteOffset(0), layout.bytes(end))?;
     }
     // Journal blocks of an earlier pool on this device name another uuid, so they need no wiping.
     write_superblocks(disk, &superblock)

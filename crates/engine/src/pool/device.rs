@@ -1,6 +1,7 @@
 //! The device with the purpose of every IO under way.
 use block::{
-    Buf, BufPool, ByteOffset, Completion, Data, Disk, DiskError, Done, Io, IoId, SectorSize,
+    Buf, BufPool, ByteLen, ByteOffset, Completion, Data, Disk, DiskError, Done, Io, IoId,
+    SectorSize,
 };
 
 use crate::map::PageKey;
@@ -37,6 +38,8 @@ pub enum Purpose {
     Mend(ByteOffset),
     /// That the pool has failed.
     FailureMark,
+    /// Space for a step of a sparse device.
+    Backing,
 }
 
 /// IOs that are gathered for one call at the most: the device should not stand idle while the
@@ -113,6 +116,11 @@ impl<D: Disk> Device<D> {
         self.submit(id, Io::Flush);
     }
 
+    pub fn allocate(&mut self, at: ByteOffset, len: ByteLen, purpose: Purpose) {
+        let id = self.id(purpose);
+        self.submit(id, Io::Allocate { at, len });
+    }
+
     fn submit(&mut self, id: IoId, io: Io) {
         self.disk.submit(id, io);
         self.unkicked += 1;
@@ -134,7 +142,7 @@ impl<D: Disk> Device<D> {
         self.checkpoint_ios -= usize::from(purpose == Purpose::Checkpoint);
         let result = result.map(|done| match done {
             Done::Read(buf) => Some(buf),
-            Done::Written | Done::Flushed | Done::Trimmed => None,
+            Done::Written | Done::Flushed | Done::Trimmed | Done::Allocated => None,
         });
         Some((purpose, result))
     }

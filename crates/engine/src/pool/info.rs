@@ -54,6 +54,9 @@ pub struct PoolInfo {
     pub mode: IoMode,
     pub journal: ByteLen,
     pub free: ByteLen,
+    /// The part of `free` that a sparse file has no blocks for yet: it can be used if the file system has
+    /// space for it then.
+    pub unallocated: ByteLen,
     /// Kept so that a full pool can always delete; discards have half of it. Part of `free`.
     pub reserve: ByteLen,
     /// Comes back with the next checkpoint.
@@ -150,7 +153,8 @@ impl<D: Disk> Pool<D> {
             sector: layout.sector,
             mode: self.device.disk.geometry().mode,
             journal: ByteLen(layout.journal_blocks * JOURNAL_BLOCK as u64),
-            free: layout.bytes(self.space.free()),
+            free: layout.bytes(self.space.free() + self.space.hidden()),
+            unallocated: layout.bytes(self.space.hidden()),
             reserve: layout.bytes(self.superblock.reserve),
             pending: layout.bytes(self.space.pending()),
             reclaimable: self.reclaimable(),

@@ -3,6 +3,7 @@
 //! Operations go in by [`Pool::submit`], answers come out of [`Pool::reply`]; in between the
 //! owner calls [`Pool::poll`], which takes what the device finished and goes on from there.
 mod admit;
+mod backing;
 mod blocking;
 mod change;
 mod checkpoint;
@@ -54,6 +55,7 @@ use crate::snapshot::{Orphan, Snapshot};
 use crate::space::Space;
 use crate::units::{ObjectId, Session, Slot, SnapshotId, VolumeId};
 use crate::volume::{CloneSpec, SnapshotSpec, Volume, VolumeSpec};
+use backing::Backing;
 use checkpoint::Job;
 use flush::Flush;
 use look::Look;
@@ -407,6 +409,8 @@ pub struct Pool<D: Disk> {
     /// No checkpoint is to begin by itself.
     holding: bool,
     flush: Flush,
+    /// Of a sparse device.
+    backing: Option<Backing>,
     job: Option<Box<Job>>,
     checkpoint_wanted: bool,
     /// Bytes that were zeroed or discarded since the last checkpoint began.
@@ -451,6 +455,7 @@ impl<D: Disk> Pool<D> {
     /// Everything that can go on without the device, in the order in which one waits for another.
     fn advance(&mut self) {
         loop {
+            self.run_backing();
             self.run_checkpoint();
             self.run_queue();
             self.run_reads();
@@ -479,6 +484,7 @@ impl<D: Disk> Pool<D> {
             self.seal_empty();
             self.device.kick();
         }
+        self.hope_for_backing();
         if self.is_serving() && self.job.is_none() && self.gain_waits() {
             self.checkpoint_wanted = true;
             self.poll();

@@ -186,6 +186,9 @@ impl<D: Wait> Pool<D> {
         let mended = mend_superblocks(&mut disk);
         marked(&mut disk, &options, mended)?;
         let mut pool = Pool::load(disk, options)?;
+        if pool.device.disk.is_sparse() {
+            pool.begin_backing()?;
+        }
         // Space of replayed slots is in use from here on; what they displaced is not yet free.
         pool.begin_checkpoint(false);
         let first = pool.finish_job();
@@ -291,6 +294,7 @@ impl<D: Wait> Pool<D> {
             superblocks_due: 0,
             holding: false,
             flush: Flush::default(),
+            backing: None,
             job: None,
             checkpoint_wanted: false,
             zeroed: 0,
@@ -318,6 +322,7 @@ impl<D: Wait> Pool<D> {
         let settled = self.finish_job();
         self.holding = false;
         settled?;
+        self.back_homes_of_last_region()?;
         self.begin_grow();
         self.finish_job()?;
         Ok(self.space.layout.bytes(self.space.layout.sectors))

@@ -31,6 +31,16 @@ struct Needs {
     owner: Option<VolumeId>,
 }
 
+/// Whether an operation fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Now,
+    /// A checkpoint may make room.
+    AfterCheckpoint,
+    /// A sparse device is asked for more space.
+    AfterBacking,
+}
+
 /// How far an operation may draw on the reserve.
 ///
 /// The reserve has three layers, so that what frees space never fails because of what takes it:
@@ -117,14 +127,14 @@ impl<D: Disk> Pool<D> {
         pages.min(self.limits.stamped_pages).min(affordable)
     }
 
-    /// Whether the operation in front fits. `false`: after a checkpoint it may.
-    pub(super) fn fits(&mut self) -> Result<bool, OpError> {
+    /// Whether the operation in front fits.
+    pub(super) fn fits(&mut self) -> Result<Room, OpError> {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.entries());
         if self.active.entries() + frozen >= self.limits.overlay_entries {
-            return Ok(false);
+            return Ok(Room::AfterCheckpoint);
         }
         let (free, spent) = (self.space.free(), self.checkpoint_need());
-        let Some(needs) = self.needs() else { return Ok(false) };
+        let Some(needs) = self.needs() else { return Ok(Room::AfterCheckpoint) };
         let nodes = needs.nodes * 2 * self.space.layout.page();
         let covered =
             needs.owner.is_some_and(|id| nodes + needs.stored + needs.found <= self.credit_of(id));
@@ -142,10 +152,13 @@ impl<D: Disk> Pool<D> {
         };
         let needed = (spent + nodes + left_free).saturating_add(needs.stored);
         if needed <= free {
-            return Ok(true);
+            return Ok(Room::Now);
+        }
+        if self.back_front(needed - free) {
+            return Ok(Room::AfterBacking);
         }
         if self.can_gain_space() {
-            return Ok(false);
+            return Ok(Room::AfterCheckpoint);
         }
         let needed = (needed - free).saturating_mul(self.space.layout.sector.bytes());
         let needed = ByteLen(needed);

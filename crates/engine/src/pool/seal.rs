@@ -11,6 +11,7 @@ use crate::error::{CheckpointError, OpError};
 use crate::format::{Record, SLOT_HEADER};
 use crate::limits::{JOURNAL_BLOCK, SLOTS_IN_FLIGHT_MAX};
 use crate::pool::queue::{Kind, Queued, Turn};
+use crate::pool::room::Room;
 use crate::pool::{Pool, Reply, RequestId};
 use crate::space::{Alloc, Stream};
 use crate::units::{Sector, Slot, VolumeId, to_usize};
@@ -170,11 +171,12 @@ impl<D: Disk> Pool<D> {
             return Ok(Fit::SlotFull);
         }
         match self.fits() {
-            Ok(true) => {}
-            Ok(false) => {
+            Ok(Room::Now) => {}
+            Ok(Room::AfterCheckpoint) => {
                 self.checkpoint_wanted = true;
                 return Ok(Fit::Wait);
             }
+            Ok(Room::AfterBacking) => return Ok(Fit::Wait),
             Err(error) => {
                 self.refuse_front(error);
                 return Ok(Fit::Sealed);
@@ -289,6 +291,8 @@ impl<D: Disk> Pool<D> {
                 Alloc::Run(extent) => change.space.push(extent),
                 Alloc::Wait => return Ok(Turn::Wait),
                 // Enough sectors are free, but not in runs of this granule.
+                // There is enough, and nowhere enough of it in a row.
+                Alloc::Full if self.back_front(0) => return Ok(Turn::Wait),
                 Alloc::Full if self.can_gain_space() => {
                     self.checkpoint_wanted = true;
                     return Ok(Turn::Wait);

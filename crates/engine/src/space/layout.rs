@@ -91,6 +91,34 @@ impl Layout {
         self.region_len(region) - 2 * HEAD_PAGES * self.page()
     }
 
+    /// Free sectors of a region at or behind a sector, if nothing there was ever written.
+    pub fn virgin_free_behind(&self, region: Region, sector: u64) -> u64 {
+        let behind = |start: u64, end: u64| end.saturating_sub(start.max(sector));
+        let start = self.region_start(region).0;
+        let heads = self.region_heads(region).map(|head| behind(head.start.0, head.end().0));
+        behind(start, start + self.region_len(region)) - heads.iter().sum::<u64>()
+    }
+
+    /// The same of all regions.
+    pub fn virgin_free_from(&self, sector: u64) -> u64 {
+        let first = sector.saturating_sub(self.regions_at.0) / SPACE_SPAN;
+        let regions = self.regions();
+        if first >= regions {
+            return 0;
+        }
+        let full = SPACE_SPAN - 2 * HEAD_PAGES * self.page();
+        let rest = match regions - first - 1 {
+            0 => 0,
+            more => (more - 1) * full + self.virgin_free(Region(regions - 1)),
+        };
+        self.virgin_free_behind(Region(first), sector) + rest
+    }
+
+    /// The end of the homes of the first region: what every pool writes in place.
+    pub fn first_home_end(&self) -> Sector {
+        self.region_heads(Region(0))[1].end()
+    }
+
     /// Free sectors below an upper space page that was never written.
     pub fn virgin_free_below(&self, level: u8, index: u64) -> u64 {
         let span = (SPACE_FAN_OUT as u64).pow(u32::from(level));

@@ -87,6 +87,26 @@ impl OpenRegion {
         self.used[to_usize(bit) / 64] >> (bit % 64) & 1 == 1
     }
 
+    /// The last sector of the pool that is in use here and not a part of the heads.
+    pub fn last_used(&self, layout: &Layout) -> Option<Sector> {
+        let heads = layout.region_heads(self.region);
+        let mut sectors =
+            (0..layout.region_len(self.region)).rev().map(|bit| Sector(self.start.0 + bit));
+        sectors.find(|sector| {
+            let in_head = heads.iter().any(|head| (head.start..head.end()).contains(sector));
+            !in_head && self.is_used(*sector)
+        })
+    }
+
+    /// Nothing is taken at or behind a sector.
+    pub fn hide_from(&mut self, sector: u64) {
+        for bit in sector.saturating_sub(self.start.0)..SPACE_SPAN {
+            let (word, mask) = (to_usize(bit) / 64, 1 << (bit % 64));
+            self.free -= u64::from(self.used[word] & mask == 0);
+            self.used[word] |= mask;
+        }
+    }
+
     fn bits(&self, extent: Extent) -> Result<std::ops::Range<u64>, Contradiction> {
         let outside = Contradiction::Outside { sector: extent.start.0 };
         let first = extent.start.0.checked_sub(self.start.0).ok_or(outside)?;

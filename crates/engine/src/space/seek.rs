@@ -53,6 +53,11 @@ pub struct Space {
     pub freed: Vec<Extent>,
     freed_sectors: u64,
     free: u64,
+    /// Space is given out before this sector only, and so many free sectors are behind it: a sparse device
+    /// may have no space for them.
+    end: u64,
+    hidden: u64,
+    sparse: bool,
     seek: [u64; 3],
     /// No region is worth choosing by its free share until the next checkpoint.
     dense: bool,
@@ -68,6 +73,9 @@ pub struct Space {
 impl Space {
     pub fn new(layout: Layout, roots: Vec<SpaceRoot>) -> Space {
         let mut space = Space {
+            end: layout.sectors,
+            hidden: 0,
+            sparse: false,
             layout,
             roots,
             open: [None, None, None],
@@ -105,7 +113,33 @@ impl Space {
 
     /// Sectors that can be given out now.
     pub fn free(&self) -> u64 {
-        self.free
+        self.free.saturating_sub(self.hidden)
+    }
+
+    /// Sectors that are free, but which a sparse device has no space for yet.
+    pub fn hidden(&self) -> u64 {
+        self.hidden
+    }
+
+    /// Space is given out before this sector only.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// A sparse device has space before this sector. Nothing at or behind it may be in use.
+    pub fn limit(&mut self, end: u64) {
+        self.end = end;
+        self.hidden = self.layout.virgin_free_from(end);
+        self.sparse = true;
+        self.read_anew();
+    }
+
+    /// Open regions are not what they were.
+    fn read_anew(&mut self) {
+        self.open = [None, None, None];
+        self.full_for = u64::MAX;
+        self.fruitless = 0;
+        self.dense = false;
     }
 
     /// Whether so much was taken since the last freeze that what it replaced should come back
@@ -223,10 +257,17 @@ impl Space {
     /// The pool grew. The open regions may be of the old end, so they are read anew.
     pub fn grown(&mut self, sectors: u64) {
         self.layout.sectors = sectors;
-        self.open = [None, None, None];
-        self.full_for = u64::MAX;
-        self.fruitless = 0;
-        self.dense = false;
+        match self.sparse {
+            true => self.hidden = self.layout.virgin_free_from(self.end),
+            false => self.end = sectors,
+        }
+        self.read_anew();
+    }
+
+    /// Regions from which space can be given out, in part at least.
+    fn usable_regions(&self) -> u64 {
+        let inside = self.end.saturating_sub(self.layout.regions_at.0);
+        inside.div_ceil(SPACE_SPAN).min(self.layout.regions())
     }
 
     /// Up to `max` units of `unit` sectors in one run.
@@ -302,8 +343,11 @@ impl Space {
         pages: &mut Pages,
         device: &mut Device<D>,
     ) -> Result<Option<bool>, CheckpointError> {
-        let regions = self.layout.regions();
-        let start = self.seek[stream as usize];
+        let regions = self.usable_regions();
+        if regions == 0 {
+            return Ok(Some(false));
+        }
+        let start = self.seek[stream as usize] % regions;
         for pass in u64::from(self.dense)..2 {
             let wanted = if pass == 0 { (SPACE_SPAN / 4).max(unit) } else { unit };
             let Some(found) = self.emptiest(start, wanted, pages, device)? else {
@@ -331,7 +375,7 @@ impl Space {
         pages: &mut Pages,
         device: &mut Device<D>,
     ) -> Result<Option<Option<(u64, SpaceEntry)>>, CheckpointError> {
-        let regions = self.layout.regions();
+        let regions = self.usable_regions();
         let mut best: Option<(u64, u64, SpaceEntry)> = None;
         let (mut looked, mut until) = (0, regions);
         while looked < until {
@@ -365,7 +409,11 @@ impl Space {
     fn effective_free(&self, region: Region, entry: SpaceEntry) -> u64 {
         let recorded =
             if entry.epoch == Epoch(0) { self.layout.virgin_free(region) } else { entry.free };
-        recorded.saturating_sub(self.taken_in.get(&region).copied().unwrap_or(0))
+        let hidden = match self.end < self.layout.sectors {
+            true => self.layout.virgin_free_behind(region, self.end),
+            false => 0,
+        };
+        recorded.saturating_sub(self.taken_in.get(&region).copied().unwrap_or(0) + hidden)
     }
 
     /// What the upper pages say of a region; or how many regions can be passed over together,
@@ -446,6 +494,9 @@ impl Space {
             if self.layout.region_of(extent.start) == region {
                 open.mark(*extent)?;
             }
+        }
+        if self.end < self.layout.sectors {
+            open.hide_from(self.end);
         }
         Ok(Some(open))
     }

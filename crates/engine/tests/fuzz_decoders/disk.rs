@@ -92,6 +92,7 @@ impl MemDisk {
             Io::Write { at, data } => ("write", *at, data.len()),
             Io::Flush => return Ok(Done::Flushed),
             Io::Trim { .. } => return Ok(Done::Trimmed),
+            Io::Allocate { .. } => return Ok(Done::Allocated),
         };
         assert!(len <= IO_LEN_MAX, "disk: a {operation} of {len} bytes");
         let sector = self.sector.bytes();
@@ -114,7 +115,7 @@ impl MemDisk {
                 self.write(at, &data);
                 Ok(Done::Written)
             }
-            Io::Flush | Io::Trim { .. } => unreachable!("answered above"),
+            Io::Flush | Io::Trim { .. } | Io::Allocate { .. } => unreachable!("answered above"),
         }
     }
 }

@@ -61,6 +61,10 @@ pub struct Create {
     /// Overwrite what is there. It is lost for good.
     #[arg(long)]
     pub force: bool,
+    /// Let the new file take its space in steps, as it is used, instead of all at once. While the file system
+    /// has none, the pool is full.
+    #[arg(long, requires = "size")]
+    pub sparse: bool,
 }
 
 #[derive(Debug, Subcommand)]

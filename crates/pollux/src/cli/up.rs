@@ -15,7 +15,7 @@ pub struct Up {
     /// How many nodes; 3 unless the folder has others. More than it has are added.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=16))]
     pub nodes: Option<u64>,
-    /// The size of each new pool. It is a file that takes space when it is written.
+    /// The size of each new pool. It is a file that takes space as it is used.
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = size::parse)]
     pub pool_size: ByteLen,
 }

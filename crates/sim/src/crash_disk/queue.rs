@@ -7,6 +7,7 @@ use block::{
 
 use super::cache::Landing;
 use super::faults::{EIO, error};
+use super::sparse::ENOSPC;
 use super::{CrashDisk, Delivery, InFlight, Queued, Task};
 
 impl Disk for CrashDisk {
@@ -18,6 +19,10 @@ impl Disk for CrashDisk {
             physical_sector: image.physical_sector(),
             mode: IoMode::Direct,
         }
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.sparse.is_some()
     }
 
     fn submit(&mut self, id: IoId, io: Io) {
@@ -91,6 +96,7 @@ impl CrashDisk {
             }
             Io::Write { data, .. } => Task::Write(self.cache.accept_write(at, &data)),
             Io::Trim { .. } => Task::Trim(self.cache.accept_trim(at, len, &mut self.rng)),
+            Io::Allocate { .. } => Task::Allocate { at, len },
             Io::Flush => Task::Flush { covers: queued.submitted_at, no: self.counters.flushes - 1 },
         }
     }
@@ -108,6 +114,7 @@ impl CrashDisk {
             }
             Io::Flush => counters.flushes += 1,
             Io::Trim { .. } => counters.trims += 1,
+            Io::Allocate { .. } => {}
         }
     }
 
@@ -124,8 +131,20 @@ impl CrashDisk {
                 }
                 Ok(Done::Read(buf))
             }
+            Task::Allocate { at, len } => match &mut self.sparse {
+                None => Ok(Done::Allocated),
+                Some(sparse) => match sparse.allocate(at, len) {
+                    Ok(()) => Ok(Done::Allocated),
+                    Err(kind) => Err(error("allocation", at, len, kind)),
+                },
+            },
             Task::Write(write) => {
-                let error = self.faults.of_write(write.at, write.len);
+                let error = self.faults.of_write(write.at, write.len).or_else(|| {
+                    let sparse = self.sparse.as_ref()?;
+                    let missing = !sparse.holds(write.at, write.len);
+                    let kind = DiskErrorKind::System(ENOSPC);
+                    missing.then(|| error("write", write.at, write.len, kind))
+                });
                 let landing = match error {
                     None => Landing::Whole,
                     Some(_) => Landing::EitherWay,
@@ -157,5 +176,6 @@ fn described(io: &Io) -> (&'static str, u64, u64) {
         Io::Write { at, data } => ("write", at.0, data.len() as u64),
         Io::Flush => ("flush", 0, 0),
         Io::Trim { at, len } => ("trim", at.0, len.0),
+        Io::Allocate { at, len } => ("allocation", at.0, len.0),
     }
 }

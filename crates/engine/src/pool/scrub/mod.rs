@@ -140,7 +140,7 @@ impl<D: Disk> Pool<D> {
     /// Begins to scrub, or begins anew. Nothing is read before [`Pool::allow_scrub`].
     pub fn begin_scrub(&mut self) {
         let layout = &self.space.layout;
-        let used = layout.sectors - layout.regions_at.0 - self.space.free();
+        let used = layout.sectors - layout.regions_at.0 - self.space.free() - self.space.hidden();
         let status = ScrubStatus { total: layout.bytes(used), ..ScrubStatus::default() };
         self.checkpoint_wanted = true;
         self.scrub = Some(Box::new(Scrub {

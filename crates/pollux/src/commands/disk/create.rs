@@ -50,7 +50,8 @@ fn on_new_file(create: &Create) -> Result<()> {
     let Some(size) = create.size else {
         bail!(about(path, "does not exist: give --size to make it a new file, or check the path"));
     };
-    let options = OpenOptions { create: Some(size), ..OpenOptions::default() };
+    let sparse = create.sparse;
+    let options = OpenOptions { create: Some(size), sparse, ..OpenOptions::default() };
     let mut disk = disk::open(path, &options)?;
     format(create, &mut disk).inspect_err(|_| {
         // Removed while it is locked, so that nobody else can have begun with it. The error tells
@@ -88,9 +89,15 @@ fn on_empty_file(create: &Create, size: ByteLen) -> Result<()> {
     let file = File::options().write(true).open(path).map_err(|error| about(path, error))?;
     let alone = file.try_lock().is_ok() && file.metadata().is_ok_and(|found| found.len() == 0);
     ensure!(alone, disk::OpenError::InUse { path: path.clone() });
-    file.set_len(size.0).and_then(|()| file.sync_all()).map_err(|error| about(path, error))?;
-    let mut disk = open(path)?;
-    format(create, &mut disk).inspect_err(|_| {
+    let made = || -> Result<()> {
+        file.set_len(size.0).map_err(|error| about(path, error))?;
+        if !create.sparse {
+            disk::allocate(path, &file, size)?;
+        }
+        file.sync_all().map_err(|error| about(path, error))?;
+        format(create, &mut open(path)?)
+    };
+    made().inspect_err(|_| {
         // Empty again, as it was found.
         let _ = file.set_len(0);
     })

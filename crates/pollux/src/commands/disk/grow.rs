@@ -1,5 +1,6 @@
 //! Growing a pool: first the file, where it is one, then the pool into it.
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -62,10 +63,18 @@ fn check_size(path: &Path, size: ByteLen) -> Result<()> {
     Ok(())
 }
 
+/// A sparse file stays one; of any other, all that is new has its space at once.
 fn make_longer(path: &Path, size: ByteLen) -> Result<()> {
-    let grown = File::options().write(true).open(path).and_then(|file| {
-        file.set_len(size.0)?;
-        file.sync_all()
-    });
-    grown.map_err(|error| about(path, format!("the file cannot be made longer: {error}")))
+    let cannot = |error| about(path, format!("the file cannot be made longer: {error}"));
+    let file = File::options().write(true).open(path).map_err(cannot)?;
+    let before = file.metadata().map_err(cannot)?;
+    file.set_len(size.0).map_err(cannot)?;
+    if before.blocks() * 512 >= before.len()
+        && let Err(error) = disk::allocate(path, &file, size)
+    {
+        // As long as it was; the error tells what is wrong.
+        let _ = file.set_len(before.len());
+        return Err(error.into());
+    }
+    file.sync_all().map_err(cannot)
 }

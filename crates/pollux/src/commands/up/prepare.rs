@@ -15,6 +15,8 @@ use crate::commands::disk;
 use crate::local::{Description, Folder, NodePorts};
 
 const NODES: u64 = 3;
+/// Enough for a machine on which several nodes share one disk.
+const JOURNAL: ByteLen = ByteLen(64 << 20);
 const CATALOG_PORT: u16 = 7460;
 const API_PORT: u16 = 7470;
 /// The node's number is added.
@@ -118,8 +120,10 @@ fn pool(folder: &Folder, id: u64, size: ByteLen) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let create =
-        Create { path: aside.clone(), size: Some(size), sector: None, journal: None, force: false };
+    // A pool for trying out takes little space until it is used, its journal included.
+    let journal = Some(JOURNAL).filter(|journal| journal.0 < size.0 / 32);
+    let (size, sector, force, sparse) = (Some(size), None, false, true);
+    let create = Create { path: aside.clone(), size, sector, journal, force, sparse };
     disk::make(&create)?;
     fs::rename(&aside, &path).with_context(|| format!("{} cannot be made", path.display()))
 }

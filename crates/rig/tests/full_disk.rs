@@ -1,0 +1,175 @@
+//! A file system that fills up under everything that a site has on it: sparse pools, the catalog, state
+//! folders and logs. Writes are refused, nothing fails, and all of it goes on when there is space again.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rig::links::Network;
+use rig::load::block::{self, Found, Version};
+use rig::nbd::{ENOSPC, Nbd, NbdError};
+use rig::pools;
+use rig::site::{MIB, Rig};
+
+const VOLUME: &str = "full";
+const BLOCK: usize = 65536;
+const BLOCKS: u64 = 96 * MIB / BLOCK as u64;
+/// Written while there is space.
+const BEFORE: u64 = BLOCKS / 6;
+const PATIENCE: Duration = Duration::from_secs(60);
+const NODES: [u64; 3] = [1, 2, 3];
+
+/// A file system in memory that holds a site, but not all that its pools may become.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(at: PathBuf) -> Result<Small> {
+        fs::create_dir_all(&at)?;
+        tool("mount", &["-t", "tmpfs", "-o", "size=448m", "small"], &at)?;
+        Ok(Small(at))
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+
+    fn fill(&self) -> Result<()> {
+        let mut file = File::create(self.filler())?;
+        for len in [1 << 20, 4096] {
+            let bytes = vec![1; len];
+            let error = loop {
+                if let Err(error) = file.write_all(&bytes) {
+                    break error;
+                }
+            };
+            ensure!(error.kind() == ErrorKind::StorageFull, "{error}");
+        }
+        Ok(())
+    }
+
+    fn empty(&self) -> Result<()> {
+        Ok(fs::remove_file(self.filler())?)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        if let Err(error) = tool("umount", &["-l"], &self.0) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+fn tool(name: &str, words: &[&str], at: &Path) -> Result<()> {
+    let done = Command::new(name).args(words).arg(at).output().with_context(|| name.to_owned())?;
+    ensure!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+    Ok(())
+}
+
+/// The volume, and what was acknowledged of it.
+struct Load {
+    nbd: Nbd,
+    sure: Vec<Version>,
+}
+
+impl Load {
+    fn write(&mut self, number: u64, version: Version) -> Result<(), NbdError> {
+        let mut bytes = vec![0; BLOCK];
+        block::write(block::tag(VOLUME), number, version, &mut bytes);
+        self.nbd.write(number * BLOCK as u64, &bytes, number.is_multiple_of(16))?;
+        self.sure[usize::try_from(number).expect("it is an index")] = version;
+        Ok(())
+    }
+
+    /// From a block on; the one that was refused for want of space.
+    fn fill(&mut self, from: u64, version: Version) -> Result<Option<u64>> {
+        for number in from..BLOCKS {
+            match self.write(number, version) {
+                Ok(()) => {}
+                Err(NbdError::Errno(ENOSPC)) => return Ok(Some(number)),
+                Err(error) => return Err(error).with_context(|| format!("block {number}")),
+            }
+        }
+        Ok(None)
+    }
+
+    fn verify(&mut self) -> Result<()> {
+        let mut bytes = vec![0; BLOCK];
+        for (number, version) in (0..).zip(&self.sure) {
+            self.nbd.read(number * BLOCK as u64, &mut bytes)?;
+            let found = block::read(block::tag(VOLUME), number, &bytes);
+            let is_it = match found {
+                Found::Zeroes => *version == Version(0),
+                Found::Written(found) => found == *version,
+                Found::Garbage { .. } => false,
+            };
+            ensure!(is_it, "block {number}: {found:?}, and {version:?} was acknowledged");
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_file_system_below_everything_is_only_full() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can mount a file system that fills up");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("full_disk");
+    let small = Small::mount(folder).unwrap();
+    // Dropped before the file system that it is on.
+    let mut rig =
+        Rig::start_sparse(&small.0.join("site"), &[256 * MIB; 3], Network::loopback()).unwrap();
+    run(&mut rig, &small).unwrap();
+}
+
+fn run(rig: &mut Rig, small: &Small) -> Result<()> {
+    let pids = NODES.map(|id| rig.node(id).pid());
+    let catalog = rig.catalog().pid();
+    let operator = rig.operator()?;
+    let size = BLOCKS * BLOCK as u64;
+    operator.create(VOLUME, size, u32::try_from(BLOCK)?, &NODES)?;
+    let at = (rig.finder(VOLUME)?)().context("it is served")?;
+    let nbd = Nbd::connect(at, VOLUME, Box::new(|| true))?;
+    let mut load = Load { nbd, sure: vec![Version(0); usize::try_from(BLOCKS)?] };
+    for number in 0..BEFORE {
+        load.write(number, Version(1))?;
+    }
+    small.fill()?;
+    rig.note("the file system is full");
+    let refused = load.fill(BEFORE, Version(1))?.context("nothing said that there is no space")?;
+    println!("block {refused} of {BLOCKS} was refused");
+    // It stays so, and harms nothing.
+    for _ in 0..20 {
+        ensure!(load.fill(refused, Version(1))?.is_some(), "there is no space");
+        thread::sleep(Duration::from_millis(50));
+    }
+    load.verify()?;
+
+    small.empty()?;
+    rig.note("there is space again");
+    let begun = Instant::now();
+    while let Some(number) = load.fill(refused, Version(2))? {
+        ensure!(begun.elapsed() < PATIENCE, "block {number} is still refused");
+        thread::sleep(Duration::from_millis(100));
+    }
+    println!("everything was written {:.1?} after there was space", begun.elapsed());
+    load.verify()?;
+    operator.wait_healthy(VOLUME, 3, PATIENCE)?;
+    operator.create("later", 16 * MIB, 4096, &NODES)?;
+    ensure!(pids == NODES.map(|id| rig.node(id).pid()), "a node was started again");
+    ensure!(catalog == rig.catalog().pid(), "the catalog was started again");
+    for id in NODES {
+        rig.stop(id).with_context(|| format!("node {id}"))?;
+        let log = fs::read_to_string(rig.node(id).log())?;
+        if let Some(line) = log.lines().find(|line| line.contains("has failed")) {
+            bail!("node {id}: {line}");
+        }
+        pools::check(&rig.pool(id))?;
+    }
+    rig.catalog().stop()
+}
