@@ -237,7 +237,7 @@ fn as_many_snapshots_as_there_may_be_fit_a_frame_and_more_are_refused() {
         let body = ToTarget::Welcome(Box::new(welcome));
         encode_to_target(&ForTarget { term: Term(1), body }).to_bytes()
     };
-    assert!(SNAPSHOTS_MAX <= SNAPSHOTS_FIT);
+    const { assert!(SNAPSHOTS_MAX <= SNAPSHOTS_FIT) };
     let whole = decode_to_target(&welcome(SNAPSHOTS_FIT)).expect("it fits");
     assert!(matches!(whole.body, ToTarget::Welcome(it) if it.snapshots.len() == SNAPSHOTS_FIT));
     let error =

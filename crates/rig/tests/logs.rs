@@ -68,13 +68,13 @@ fn write_and_read(rig: &Rig) -> Result<()> {
     let at = rig.finder(VOLUME)?().context("the volume is served")?;
     let mut nbd = Nbd::connect(at, VOLUME, Box::new(|| true))?;
     for block in 0..BLOCKS {
-        nbd.write(block * BLOCK as u64, &[block as u8; BLOCK], false)?;
+        nbd.write(block * BLOCK as u64, &[block.to_le_bytes()[0]; BLOCK], false)?;
     }
     nbd.flush()?;
     let mut found = [0; BLOCK];
     for block in 0..BLOCKS {
         nbd.read(block * BLOCK as u64, &mut found)?;
-        ensure!(found == [block as u8; BLOCK], "block {block}");
+        ensure!(found == [block.to_le_bytes()[0]; BLOCK], "block {block}");
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ fn a_volume_leaves_a_node_that_lost_its_peers() {
         Own::Impossible(why) => return println!("SKIPPED: no wire can be cut here: {why}"),
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranded");
-    let pools = vec![256 * MIB; NODES as usize];
+    let pools = [256 * MIB; 3];
     let options = ["--away-after", AWAY];
     let mut rig = Rig::start_controlled_on(network, &folder, &pools, &options).unwrap();
     let (api, operator) = (rig.api().unwrap(), rig.operator().unwrap());

@@ -34,13 +34,13 @@ impl Slot {
     /// finds its task, and the unit's counter above. The counter wraps at 47 bits, which takes 44 years
     /// at 100,000 questions a second; by then no question of the same slot is left from the last round.
     pub(super) fn ask_id(self, counter: u64) -> AskId {
-        let counter = counter & (1 << (AskId::BITS - SLOT_BITS)) - 1;
+        let counter = counter & ((1 << (AskId::BITS - SLOT_BITS)) - 1);
         AskId(counter << SLOT_BITS | u64::from(self.0))
     }
 
     /// The task that asked, from the id of its question.
     pub(super) fn of_ask(id: AskId) -> Slot {
-        let slot = id.0 & (1 << SLOT_BITS) - 1;
+        let slot = id.0 & ((1 << SLOT_BITS) - 1);
         Slot(u32::try_from(slot).expect("SLOT_BITS are fewer than 32"))
     }
 }

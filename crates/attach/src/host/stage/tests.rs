@@ -140,7 +140,7 @@ fn what_was_cut_off_is_made_anew_and_not_mounted() {
     let (_, after) = file_system(&scratch.0, &wanted(false), &site).expect("it is made anew");
     assert_ne!(before, after);
     assert_eq!(site.names(), ["begin", "finish"]);
-    let middle = MIDDLE as usize;
+    let middle = usize::try_from(MIDDLE).expect("it fits memory");
     assert!(scratch.bytes()[middle..middle + 4096] != [0x5a; 4096], "it was discarded");
 }
 

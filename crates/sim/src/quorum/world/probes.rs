@@ -169,7 +169,7 @@ impl World {
             }
             Step::Read => ask(Request::Read { offset, len }),
             Step::Write => {
-                let data = Data::copy_of(&[0; LOGICAL_SECTOR as usize]);
+                let data = Data::copy_of(&[0; 512]);
                 ask(Request::Write { offset, data, fua: false })
             }
             Step::Flush => ask(Request::Flush),
