@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use control::api::types::{
-    Attach, BeginFormat, Credential, Detach, EndFormat, Format, Health, NewGroupSnapshot, NewHost,
-    NewSnapshot, NewStage, NewToken, NewVolume, Role, Rollback, Stage,
+    Attach, BeginFormat, Credential, Detach, EndFormat, Format, Health, Move, NewGroupSnapshot,
+    NewHost, NewSnapshot, NewStage, NewToken, NewVolume, Role, Rollback, Stage,
 };
 use control::api::{Client, Code, Endpoint};
 use control::controller::Settings;
@@ -470,4 +470,19 @@ async fn nodes_and_pools_have_what_the_catalog_says() {
     let pools = client.pools().await.unwrap().items;
     let counts: Vec<u64> = pools.iter().map(|it| it.replicas).collect();
     assert_eq!(counts, [1, 0]);
+}
+
+/// Protects from a controller that waits for a node without peers for as long as IO is held, while another could serve.
+#[tokio::test]
+async fn a_node_that_reaches_no_quorum_is_not_waited_for() {
+    let control = control().await;
+    let nodes = control.nodes(1).await;
+    control.volume("db", None).await;
+    nodes[0].with(|state| state.without_quorum = true);
+    let begun = Instant::now();
+    let client = control.client(&control.token);
+    let refused = client.move_volume("db", &Move { node: "node-1".into() }).await.unwrap_err();
+    assert_eq!(refused.code, Code::Unavailable, "{refused}");
+    assert!(refused.message.contains("0 replicas follow"), "{refused}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }

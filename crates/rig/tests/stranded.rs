@@ -15,6 +15,7 @@ use rig::site::{MIB, Rig, node_name};
 
 const VOLUME: &str = "stranded";
 const NODES: u64 = 3;
+const POOLS: [u64; 3] = [256 * MIB; 3];
 const PATIENCE: Duration = Duration::from_secs(60);
 const ENOUGH: u64 = 300;
 const AWAY: &str = "3";
@@ -27,9 +28,8 @@ fn a_volume_leaves_a_node_that_lost_its_peers() {
         Own::Impossible(why) => return println!("SKIPPED: no wire can be cut here: {why}"),
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranded");
-    let pools = [256 * MIB; 3];
     let options = ["--away-after", AWAY];
-    let mut rig = Rig::start_controlled_on(network, &folder, &pools, &options).unwrap();
+    let mut rig = Rig::start_controlled_on(network, &folder, &POOLS, &options).unwrap();
     let (api, operator) = (rig.api().unwrap(), rig.operator().unwrap());
     api.create(VOLUME, 32 * MIB, 3).unwrap();
     let plan = Plan {

@@ -29,13 +29,14 @@ impl Controller {
                 node
             }
         };
-        self.wait_serving(&found.volume, &node).await
+        self.wait_serving(&found.volume, &node, None).await
     }
 
-    /// Has this node serve it, whoever did before.
+    /// Has this node serve it, whoever did before. A node that does not reach a quorum for `away_after` is not waited for
+    /// any longer: another one may reach it.
     pub(super) async fn serve_on(&self, volume: &v1::Volume, node: &v1::Node) -> Answer<()> {
         self.start_target(volume, node).await?;
-        self.wait_serving(volume, node).await
+        self.wait_serving(volume, node, Some(self.settings.away_after)).await
     }
 
     async fn start_target(&self, volume: &v1::Volume, node: &v1::Node) -> Answer<()> {
@@ -46,25 +47,41 @@ impl Controller {
     }
 
     /// Until it is served: by this node, or by another that has got the grant meanwhile. One that was asked by
-    /// an earlier controller may have asked the catalog only now.
-    async fn wait_serving(&self, volume: &v1::Volume, node: &v1::Node) -> Answer<()> {
+    /// an earlier controller may have asked the catalog only now. Not longer than `without_quorum` while too few
+    /// replicas answer.
+    async fn wait_serving(
+        &self,
+        volume: &v1::Volume,
+        node: &v1::Node,
+        without_quorum: Option<Duration>,
+    ) -> Answer<()> {
         let name = &volume.name;
         let before = holder(volume);
         let until = Instant::now() + self.settings.patience;
         let mut pause = PAUSE;
+        let is_stranded = |target: &v1::TargetStatus| {
+            let lost = target.without_quorum_ms.map(Duration::from_millis);
+            lost.zip(without_quorum).is_some_and(|(lost, limit)| lost >= limit)
+        };
         loop {
             let now = self.books.get::<v1::Volume>(name).map_or(before, |it| holder(&it));
             let other = self.books.node(now).filter(|it| now != before && it.id != node.id);
-            let why = match self.ask_target(volume, other.as_deref().unwrap_or(node)).await {
-                Ok(target) if target.serving => {
-                    // It has the grant: who looks at the volume now is to see that.
-                    self.fresh::<v1::Volume>(name).await?;
-                    return Ok(());
-                }
-                Ok(target) => target.held_because.unwrap_or_else(|| "it is not ready yet".into()),
-                Err(error) => error.message,
-            };
-            if Instant::now() > until {
+            let (why, is_stranded) =
+                match self.ask_target(volume, other.as_deref().unwrap_or(node)).await {
+                    Ok(target) if target.serving => {
+                        // It has the grant: who looks at the volume now is to see that.
+                        self.fresh::<v1::Volume>(name).await?;
+                        return Ok(());
+                    }
+                    Ok(target) => {
+                        let is_stranded = is_stranded(&target);
+                        let why =
+                            target.held_because.unwrap_or_else(|| "it is not ready yet".into());
+                        (why, is_stranded)
+                    }
+                    Err(error) => (error.message, false),
+                };
+            if is_stranded || Instant::now() > until {
                 let message = format!("the volume `{name}` is not served yet: {why}");
                 return Err(ApiError::new(Code::Unavailable, message));
             }

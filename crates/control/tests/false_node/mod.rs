@@ -199,8 +199,15 @@ impl NodeAdmin for FalseNode {
         let held_because = without.then(|| "0 replicas follow, 1 are needed".into());
         let last = self.with(|state| state.stages);
         let stages = Some(v1::Stages { last, ..v1::Stages::default() });
-        let status =
-            v1::TargetStatus { serving, membership, held_because, stages, ..Default::default() };
+        let without_quorum_ms = without.then_some(60_000);
+        let status = v1::TargetStatus {
+            serving,
+            membership,
+            held_because,
+            stages,
+            without_quorum_ms,
+            ..Default::default()
+        };
         Ok(Response::new(status))
     }
 
