@@ -28,7 +28,7 @@ pub enum OpenError {
     #[error("this client may not use the volume")]
     Denied,
     #[error(
-        "the volume is for machines that it is attached to or that know its secret, and this client of NBD does not say who it is: \
+        "the volume is for machines that it is attached to, that are on its list of initiators or that know its secret, and this client of NBD does not say who it is: \
          use a client that does, log in by iSCSI, or come over the node's own socket"
     )]
     Unnamed,

@@ -58,7 +58,8 @@ impl Access {
 pub enum Logins {
     #[default]
     Everybody,
-    /// Initiators with these names. Clients of NBD, which have none, are not asked.
+    /// Initiators with these names, by iSCSI or by the hello of NBD. A client that has no name has to be
+    /// on the node itself.
     Named(BTreeSet<String>),
     /// Only machines that the volume is attached to, by the names of their initiators. Whoever has no
     /// name has to be on the node itself.
@@ -79,12 +80,12 @@ impl Logins {
     fn admit(&self, client: Client<'_>) -> Option<Rights> {
         match (self, client) {
             (_, Client::Local) => Some(Rights::Write),
-            (Logins::Everybody, _) | (Logins::Named(_), Client::Remote) => Some(Rights::Write),
+            (Logins::Everybody, _) => Some(Rights::Write),
+            (Logins::Named(_) | Logins::Attached(_), Client::Remote) => None,
             (Logins::Named(names), Client::Initiator(name)) => {
                 names.contains(name).then_some(Rights::Write)
             }
             (Logins::Attached(attached), Client::Initiator(name)) => attached.get(name).copied(),
-            (Logins::Attached(_), Client::Remote) => None,
         }
     }
 }
@@ -134,7 +135,7 @@ mod tests {
         let both = attached(&[("iqn.a", Rights::Write), ("iqn.b", Rights::Read)]);
         let rows = [
             (Logins::Everybody, [write, write, write, write]),
-            (named, [write, None, write, write]),
+            (named, [write, None, None, write]),
             (both, [write, read, None, write]),
             (attached(&[]), [None, None, None, write]),
         ];

@@ -222,8 +222,14 @@ async fn nbd_is_for_the_machine_itself() {
     let mut local = UnixStream::connect(&bench.node.socket).unwrap();
     assert_eq!(go(&mut local).0, INFO);
 
-    // Whoever came while everybody might is cut off when that ends.
+    // The operator's list counts, for NBD as for iSCSI.
     bench.catalog.change_volume("db", |volume| volume.attached_only = false);
+    bench.log_in_soon("iqn.operator");
+    assert_eq!(bench.log_in("iqn.a").err(), Some(DENIED));
+    assert_eq!(go(&mut TcpStream::connect(nbd).unwrap()).0, POLICY);
+
+    // Whoever came while everybody might is cut off when that ends.
+    bench.catalog.change_volume("db", |volume| volume.allowed_initiators.clear());
     let begun = Instant::now();
     let mut remote = loop {
         let mut stream = TcpStream::connect(nbd).unwrap();
@@ -233,9 +239,9 @@ async fn nbd_is_for_the_machine_itself() {
         assert!(begun.elapsed() < Duration::from_secs(10));
         std::thread::sleep(Duration::from_millis(10));
     };
-    assert_eq!(bench.log_in("iqn.a").err(), Some(DENIED), "the operator's list counts");
-    bench.log_in("iqn.operator").unwrap();
-    bench.catalog.change_volume("db", |volume| volume.attached_only = true);
+    bench.log_in("iqn.a").unwrap();
+    let list = vec!["iqn.operator".into()];
+    bench.catalog.change_volume("db", |volume| volume.allowed_initiators = list);
     remote.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut rest = Vec::new();
     remote.read_to_end(&mut rest).unwrap();

@@ -111,6 +111,24 @@ async fn a_volume_is_for_the_hosts_that_it_is_attached_to() {
     bench.node.stop();
 }
 
+/// Protects from a way round the operator's list: it names initiators, by whatever protocol they come.
+#[tokio::test]
+async fn a_list_of_initiators_is_for_hosts_that_say_who_they_are() {
+    let bench = Bench::new("hello-list", &[], None).await;
+    bench.catalog.change_volume("db", |db| {
+        db.attached_only = false;
+        db.allowed_initiators = vec!["iqn.a".into()];
+    });
+    let begun = Instant::now();
+    while let Err(refused) = bench.open(&hello("iqn.a", 1), "db") {
+        assert_eq!(refused, ERR_POLICY);
+        assert!(begun.elapsed() < Duration::from_secs(10), "it is on the list");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(bench.open(&hello("iqn.b", 1), "db").err(), Some(ERR_POLICY));
+    bench.node.stop();
+}
+
 /// Protects from writes of a host that may only read, and from one that learns of it by its errors.
 #[tokio::test]
 async fn a_volume_that_is_attached_read_only_is_not_written() {

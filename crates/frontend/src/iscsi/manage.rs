@@ -115,6 +115,7 @@ impl Session {
             (Managed::NoTask, _) => NO_TASK,
             (Managed::NoUnit, _) => NO_UNIT,
             (Managed::NotSupported, _) => NOT_SUPPORTED,
+            (Managed::Rejected, _) => REJECTED,
         };
         let tasks = self.tasks.iter().filter(|(_, task)| task.aborting == Some(id));
         let tasks: Vec<_> = tasks.map(|(itt, task)| (*itt, task.id)).collect();

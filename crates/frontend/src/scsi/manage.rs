@@ -42,6 +42,17 @@ fn refused(function: Management, lun: u64, no_victims: bool) -> Option<Managed> 
     }
 }
 
+/// Whether a function ends commands of other initiators too.
+fn concerns_others(function: Management) -> bool {
+    match function {
+        Management::AbortTask { .. } | Management::AbortTaskSet | Management::ClearAca => false,
+        Management::ClearTaskSet
+        | Management::LogicalUnitReset
+        | Management::TargetWarmReset
+        | Management::TargetColdReset => true,
+    }
+}
+
 impl Unit {
     pub(super) fn manage(
         &mut self,
@@ -52,7 +63,11 @@ impl Unit {
         out: &mut Vec<Output>,
     ) {
         let victims = self.victims(nexus, function);
-        if let Some(result) = refused(function, lun, victims.is_empty()) {
+        let mut result = refused(function, lun, victims.is_empty());
+        if result.is_none() && concerns_others(function) && self.may_only_read(nexus) {
+            result = Some(Managed::Rejected);
+        }
+        if let Some(result) = result {
             out.push(Output::Managed { nexus, id, result });
             return;
         }

@@ -66,12 +66,23 @@ impl Unit {
 
     /// As one nexus sees it.
     fn disk_of(&self, nexus: NexusId) -> Disk {
-        let known = self.nexuses.get(&nexus);
-        let read_only = known.is_some_and(|known| known.rights == Rights::Read);
-        Disk { read_only: self.disk.read_only || read_only, ..self.disk }
+        Disk { read_only: self.disk.read_only || self.may_only_read(nexus), ..self.disk }
+    }
+
+    /// Whether a nexus may do nothing but read: neither what is on the disk nor what others find of it
+    /// changes by what it does.
+    pub(super) fn may_only_read(&self, nexus: NexusId) -> bool {
+        self.nexuses.get(&nexus).is_some_and(|known| known.rights == Rights::Read)
     }
 
     fn check_protection(&self, nexus: NexusId, row: &Row, op: &Op) -> Result<(), Sense> {
+        let concerns_others = matches!(
+            op,
+            Op::Control(Control::ModeSelect { .. } | Control::ReserveOut { .. } | Control::Reserve)
+        );
+        if concerns_others && self.may_only_read(nexus) {
+            return Err(Sense::new(Key::DataProtect, Code::WRITE_PROTECTED));
+        }
         if row.access != Access::Writes || !matches!(op, Op::Medium(_)) {
             return Ok(());
         }

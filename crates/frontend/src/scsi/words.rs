@@ -90,4 +90,6 @@ pub enum Managed {
     NoTask,
     NoUnit,
     NotSupported,
+    /// The nexus may not do that: it would end commands of others.
+    Rejected,
 }

@@ -150,7 +150,12 @@ fn sets_of_tasks_end_together() {
 
 #[test]
 fn what_the_unit_does_not_do_harms_nobody() {
-    for (result, code) in [(Managed::NotSupported, 5), (Managed::NoUnit, 2), (Managed::NoTask, 1)] {
+    for (result, code) in [
+        (Managed::NotSupported, 5),
+        (Managed::NoUnit, 2),
+        (Managed::NoTask, 1),
+        (Managed::Rejected, 255),
+    ] {
         let mut world = busy();
         world.send(&manage(WARM, 9, 5));
         let (id, ..) = world.manage();

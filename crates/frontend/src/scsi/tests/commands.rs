@@ -2,7 +2,7 @@
 use super::rig::*;
 use super::volume::GRANULE;
 use crate::ask::Ask;
-use crate::scsi::words::{Rights, Status};
+use crate::scsi::words::{Managed, Management, Rights, Status};
 
 /// All lengths of a command that names blocks, for the same blocks.
 fn forms(six: Option<u8>, ten_op: u8, twelve: Option<u8>, long: u8, flags: u8) -> Vec<Vec<u8>> {
@@ -458,6 +458,56 @@ fn a_nexus_that_may_only_read_stands_beside_one_that_writes() {
     assert_eq!(rig.good(B, &read(0, 1), &[]), [7; 512]);
     let about = |rig: &mut Rig, nexus| rig.good(nexus, &[0x1A, 0, 0x3F, 0, 4, 0], &[])[2];
     assert_eq!((about(&mut rig, A), about(&mut rig, B)), (0x10, 0x90));
+}
+
+/// Protects those who write from a host that may only read: it keeps nobody out, takes no commands back
+/// but its own, and changes no modes.
+#[test]
+fn a_nexus_that_may_only_read_changes_nothing_for_others() {
+    let mut rig = Rig::of(export(512), &[]);
+    rig.up_with(A, Rights::Write);
+    rig.up_with(B, Rights::Read);
+    rig.hear(A);
+    rig.hear(B);
+    let register = |new: u8| {
+        let mut list = vec![0; 24];
+        list[15] = new;
+        list
+    };
+    rig.good(A, &[0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0], &register(7));
+    let mode = {
+        let mut list = vec![0, 0, 0, 0, 0x0A, 0x0A, 2, 0x10, 8, 0, 0, 0, 0xFF, 0xFF];
+        list.extend([0; 2]);
+        list
+    };
+    // MODE SELECT, RESERVE, and every action of PERSISTENT RESERVE OUT.
+    let mut commands =
+        vec![(vec![0x15, 0x10, 0, 0, 16, 0], mode), (vec![0x16, 0, 0, 0, 0, 0], vec![])];
+    for action in 0..7 {
+        commands.push((vec![0x5F, action, 5, 0, 0, 0, 0, 0, 24, 0], register(9)));
+    }
+    for (bytes, data) in commands {
+        assert_eq!(rig.bad(B, &bytes, &data), (7, [0x27, 0]), "{bytes:02X?}");
+    }
+    let keys = rig.good(B, &[0x5E, 0, 0, 0, 0, 0, 0, 0, 64, 0], &[]);
+    assert_eq!(keys[8..], [0, 0, 0, 0, 0, 0, 0, 7], "reading them is reading");
+    let written = rig.send(A, &write(0, 1), &[7; 512]);
+    for function in [
+        Management::ClearTaskSet,
+        Management::LogicalUnitReset,
+        Management::TargetWarmReset,
+        Management::TargetColdReset,
+    ] {
+        let id = rig.manage(B, function);
+        assert_eq!(rig.managed(id), Some(Managed::Rejected), "{function:?}");
+    }
+    let own = rig.send(B, &read(0, 1), &[]);
+    let id = rig.manage(B, Management::AbortTask { task: own });
+    let set = rig.manage(B, Management::AbortTaskSet);
+    rig.settle();
+    assert_eq!(rig.managed(id), Some(Managed::Done));
+    assert_eq!(rig.managed(set), Some(Managed::Done));
+    assert!(rig.take(written).is_some() && rig.hear(A).is_empty(), "it heard of nothing");
 }
 
 #[test]
