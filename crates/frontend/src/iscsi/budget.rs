@@ -1,4 +1,4 @@
-//! Memory for the data of writes, per session.
+//! Memory for the data of writes and of reads, per session.
 //!
 //! A write takes its whole buffer when it comes, so that its data lands where it stays. Once the
 //! bound is reached, writes get room for what comes unasked (the window and the first burst bound
@@ -69,5 +69,53 @@ impl Budget {
     /// A write that the unit had is over.
     pub fn release_whole(&mut self, len: usize) {
         self.whole -= len;
+    }
+}
+
+/// Memory for the data of reads: of those that the unit has, and of answers that are not sent.
+///
+/// A command that finds no room waits, and all behind it do, so that they keep their order. What makes
+/// room is an initiator that reads.
+#[derive(Debug)]
+pub struct ReadBudget {
+    max: usize,
+    /// Of commands that the unit has.
+    given: usize,
+    /// Of answers, as far as is known: the owner tells when some are sent.
+    unsent: usize,
+    /// Commands that wait to be given to the unit, in order.
+    pub waiting: VecDeque<TaskId>,
+}
+
+impl ReadBudget {
+    pub fn new(max: usize) -> ReadBudget {
+        ReadBudget { max, given: 0, unsent: 0, waiting: VecDeque::new() }
+    }
+
+    pub fn has_room(&self, len: usize) -> bool {
+        len == 0 || self.given + self.unsent + len <= self.max
+    }
+
+    pub fn give(&mut self, len: usize) {
+        self.given += len;
+    }
+
+    /// A command that the unit had is over.
+    pub fn release(&mut self, len: usize) {
+        self.given -= len;
+    }
+
+    pub fn answered(&mut self, len: usize) {
+        self.unsent += len;
+    }
+
+    /// So much waits to be sent.
+    pub fn unsent(&mut self, bytes: usize) {
+        self.unsent = bytes;
+    }
+
+    /// Whether to be told of what is sent: there may be less than is known.
+    pub fn watches_unsent(&self) -> bool {
+        self.unsent > self.max / 4
     }
 }

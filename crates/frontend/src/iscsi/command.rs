@@ -201,10 +201,20 @@ impl Session {
         let Some(task) = self.tasks.get_mut(&itt).filter(|task| task.aborting.is_none()) else {
             return;
         };
+        let room_in = task.room_in() as usize;
         match &mut task.state {
             State::Gathering(gather) if gather.is_done() => match gather.failure {
                 Some(failure) => self.finish(cx, itt, failure.response()),
-                None => give(cx, nexus, task, &self.empty),
+                None if gather.is_held => {}
+                None => {
+                    if self.reads.waiting.is_empty() && self.reads.has_room(room_in) {
+                        self.reads.give(room_in);
+                        give(cx, nexus, task, &self.empty);
+                    } else {
+                        gather.is_held = true;
+                        self.reads.waiting.push_back(id);
+                    }
+                }
             },
             State::Answered(_) => {
                 if let State::Answered(response) = std::mem::replace(&mut task.state, State::Given)
@@ -241,6 +251,40 @@ impl Session {
 
     /// Gives memory to those who wait for it, in order.
     pub(super) fn grant(&mut self, cx: &mut Cx<'_>) {
+        self.grant_writes(cx);
+        self.give_held(cx);
+    }
+
+    /// The owner has sent something: so much is left.
+    pub fn unsent(&mut self, cx: &mut Cx<'_>, bytes: usize) {
+        self.reads.unsent(bytes);
+        self.give_held(cx);
+    }
+
+    /// Gives commands to the unit that waited until there is room for what they read.
+    fn give_held(&mut self, cx: &mut Cx<'_>) {
+        let Some(nexus) = self.nexus() else { return };
+        while let Some(&id) = self.reads.waiting.front() {
+            // It may have been aborted since.
+            let task = self.itts.get(&id).and_then(|itt| self.tasks.get_mut(itt));
+            if let Some(task) = task {
+                let len = task.room_in() as usize;
+                if let (State::Gathering(gather), Some(_)) = (&mut task.state, task.aborting) {
+                    // It comes back if that fails.
+                    gather.is_held = false;
+                } else {
+                    if !self.reads.has_room(len) {
+                        return;
+                    }
+                    self.reads.give(len);
+                    give(cx, nexus, task, &self.empty);
+                }
+            }
+            self.reads.waiting.pop_front();
+        }
+    }
+
+    fn grant_writes(&mut self, cx: &mut Cx<'_>) {
         while let Some(&id) = self.budget.starved.front() {
             let task = self.itts.get(&id).and_then(|itt| self.tasks.get_mut(itt));
             if let Some(task) = task
@@ -275,6 +319,8 @@ impl Session {
     /// Answers a task and forgets it.
     fn finish(&mut self, cx: &mut Cx<'_>, itt: u32, response: Response) {
         if let Some(task) = self.forget(itt) {
+            let data: usize = response.data_in.iter().map(|piece| piece.as_bytes().len()).sum();
+            self.reads.answered(data.min(task.room_in() as usize));
             data_in::answer(cx, &self.params, self.window.span(), itt, &task, response);
         }
     }
@@ -292,6 +338,7 @@ impl Session {
                 if task.direction == Direction::Out {
                     self.budget.release_whole(task.expected as usize);
                 }
+                self.reads.release(task.room_in() as usize);
                 true
             }
         };
@@ -324,7 +371,7 @@ fn give(cx: &mut Cx<'_>, nexus: NexusId, task: &mut Task, empty: &block::Data) {
         cdb: task.cdb,
         attribute: task.attribute,
         data_out,
-        room_in: if task.direction == Direction::In { task.expected } else { 0 },
+        room_in: task.room_in(),
     };
     cx.out.push(Output::Command { nexus, task: task.id, command });
 }

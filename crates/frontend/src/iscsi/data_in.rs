@@ -44,7 +44,7 @@ pub fn answer(
     // A good status comes with the last data.
     let good = (response.status == Status::Good && len > 0).then_some(residual);
     let mut sender = Sender::new(cx, params, span, itt);
-    sender.send(response.data_in, len, good);
+    sender.send(cut(response.data_in, len as usize, total), len, good);
     let (tail, sent) = (sender.tail, sender.data_sn);
     if good.is_some() {
         if !tail.bytes().is_empty() {
@@ -58,6 +58,15 @@ pub fn answer(
     let header = reply.encode(cx.line.status(span));
     let sense = with_length(&response.sense);
     cx.line.send_behind(cx.out, tail.bytes(), header, &sense);
+}
+
+/// Of data that is cut to less than half only that much is kept in memory until it is sent.
+fn cut(data: Vec<Piece>, len: usize, total: u64) -> Vec<Piece> {
+    if len as u64 >= total.div_ceil(2) {
+        return data;
+    }
+    let bytes = data.iter().flat_map(|piece| piece.as_bytes()).take(len).copied().collect();
+    vec![Piece::Bytes(bytes)]
 }
 
 /// Sense data stands behind its length.

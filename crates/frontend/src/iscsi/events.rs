@@ -93,6 +93,9 @@ pub enum Event<'a> {
     /// A session has to end now: its initiator may not use the target any more, or not as before. It is
     /// over with the `Ended` that follows, also if its login is not answered yet.
     Expel { nexus: NexusId },
+    /// So many bytes of what was to be sent over a connection are left. Told when some were sent, as
+    /// long as `Portal::watches_unsent`.
+    Unsent { conn: ConnNo, bytes: usize },
     /// Time went by. Once a second is often enough.
     Tick,
 }

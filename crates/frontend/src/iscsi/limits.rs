@@ -53,6 +53,9 @@ pub struct Limits {
     pub text_max: usize,
     /// Buffers of writes of one session, beyond what comes unasked.
     pub write_bytes_max: usize,
+    /// Data of reads of one session, from the command until it is sent: a read of the longest transfer, and
+    /// half of another on its way.
+    pub read_bytes_max: usize,
     /// Our portal group; there is one.
     pub portal_group: u16,
     /// Who may see the list of targets.
@@ -68,6 +71,8 @@ impl Limits {
         let is_legal = |len: &u32| (512..1 << 24).contains(len);
         assert!(lengths.iter().all(is_legal), "lengths that the standard does not have");
         assert!(self.window > 0 && self.window < 1 << 16, "a window without room, or without end");
+        let transfer_max = self.transfer_max as usize;
+        assert!(self.read_bytes_max >= transfer_max, "the longest read would wait for ever");
         assert!(self.sessions_max < 1 << 15, "more sessions than handles for them");
     }
 }
@@ -95,6 +100,7 @@ impl Default for Limits {
             manages_max: 64,
             text_max: 64 * 1024,
             write_bytes_max: 64 << 20,
+            read_bytes_max: 24 << 20,
             portal_group: 1,
             discovery: Access::default(),
             nexus_first: 1,

@@ -91,6 +91,12 @@ impl Portal {
             }),
             Event::Drain { iqn } => self.on_all(lent, |conn, env| conn.drain(env, &iqn)),
             Event::Expel { nexus } => self.on_nexus(lent, nexus, |conn, env| Err(conn.expel(env))),
+            Event::Unsent { conn, bytes } => self.on(lent, conn, |conn, env| {
+                conn.with_session(env, |session, cx, _| {
+                    session.unsent(cx, bytes);
+                    Flow::Continue
+                })
+            }),
             Event::Tick => self.on_all(lent, Conn::tick),
         }
     }
@@ -112,6 +118,14 @@ impl Portal {
     /// none.
     pub fn nexus(&self, conn: ConnNo) -> Option<NexusId> {
         self.conns.get(&conn).and_then(Conn::nexus)
+    }
+
+    /// Whether it has much to send, and its owner tells it when some of that is sent.
+    pub fn watches_unsent(&self, conn: ConnNo) -> bool {
+        match self.conns.get(&conn).map(|conn| &conn.phase) {
+            Some(Phase::Full(session)) => session.reads.watches_unsent(),
+            Some(Phase::Login(_)) | None => false,
+        }
     }
 
     /// Whether to receive more. What was received already may be given nevertheless. Ask after

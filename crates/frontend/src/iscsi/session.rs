@@ -7,7 +7,7 @@ use block::{Buf, Data};
 use crate::ask::Buffers;
 use crate::scsi::words::{InitiatorPort, NexusId, TaskId};
 
-use super::budget::Budget;
+use super::budget::{Budget, ReadBudget};
 use super::chap::Random;
 use super::errors::{CloseReason, ProtocolError, RejectReason};
 use super::events::{ManageId, Output};
@@ -81,6 +81,7 @@ pub struct Session {
     pub(super) tasks: BTreeMap<u32, Task>,
     pub(super) itts: BTreeMap<TaskId, u32>,
     pub(super) budget: Budget,
+    pub(super) reads: ReadBudget,
     /// Tasks that the window does not count.
     pub(super) immediate: usize,
     pub(super) manages: BTreeMap<ManageId, Pending>,
@@ -114,6 +115,7 @@ impl Session {
             tasks: BTreeMap::new(),
             itts: BTreeMap::new(),
             budget: Budget::new(limits.write_bytes_max),
+            reads: ReadBudget::new(limits.read_bytes_max),
             immediate: 0,
             manages: BTreeMap::new(),
             talk: Talk::Idle,

@@ -38,6 +38,13 @@ pub struct Task {
     pub r2ts: u32,
 }
 
+impl Task {
+    /// Bytes that the initiator is ready to take.
+    pub fn room_in(&self) -> u32 {
+        if self.direction == Direction::In { self.expected } else { 0 }
+    }
+}
+
 #[derive(Debug)]
 pub enum State {
     Gathering(Gather),
@@ -122,6 +129,8 @@ pub struct Arrival {
 pub struct Gather {
     /// All commands before this one are here.
     pub has_turn: bool,
+    /// It is complete, and waits until there is memory for what it reads.
+    pub is_held: bool,
     pub room: Room,
     pub failure: Option<Failure>,
     /// Length of all the data.
@@ -138,6 +147,7 @@ impl Gather {
     pub fn new(len: u32, first: u32, unasked: Option<u32>) -> Gather {
         Gather {
             has_turn: false,
+            is_held: false,
             room: Room::None,
             failure: None,
             len,

@@ -62,9 +62,9 @@ impl From<Export> for Opened {
 /// a closed connection is ignored.
 ///
 /// Memory is bounded: what is under way, one payload that has not come whole, what the owner
-/// brought with its last bytes, and, as long as no volume is open, replies that are not sent
-/// ([`Connection::unsent`]). Replies to requests are not: an owner stops receiving while too much of
-/// what it was given is not sent.
+/// brought with its last bytes, and what was read or answered in a negotiation and is not sent
+/// ([`Connection::unsent`]). Other replies are not: an owner stops receiving while too much of what it
+/// was given is not sent.
 #[derive(Debug)]
 pub struct Connection {
     phase: Phase,
@@ -144,8 +144,10 @@ impl Connection {
     /// So many bytes of what came out wait to be sent. An owner tells it before it brings bytes, and
     /// when it has sent some.
     pub fn unsent(&mut self, bytes: usize) {
-        if let Phase::Negotiation(phase) = &mut self.phase {
-            phase.unsent(bytes);
+        match &mut self.phase {
+            Phase::Negotiation(phase) => phase.unsent(bytes),
+            Phase::Transmission(phase) => phase.unsent(bytes),
+            Phase::Closed => {}
         }
     }
 
@@ -155,7 +157,8 @@ impl Connection {
             Phase::Negotiation(phase) => {
                 phase.has_room() && (phase.owes_names() || !self.inbox.is_empty())
             }
-            Phase::Transmission(_) | Phase::Closed => false,
+            Phase::Transmission(phase) => phase.can_go_on(),
+            Phase::Closed => false,
         }
     }
 
@@ -167,9 +170,13 @@ impl Connection {
 
     /// Goes on with what came before and had to wait for its turn.
     pub fn go_on(&mut self, buffers: &mut dyn Buffers, out: &mut Vec<Output>) {
-        if let Phase::Negotiation(phase) = &mut self.phase {
-            phase.begin_turn();
-            phase.list_on(out);
+        match &mut self.phase {
+            Phase::Negotiation(phase) => {
+                phase.begin_turn();
+                phase.list_on(out);
+            }
+            Phase::Transmission(phase) => return phase.go_on(out),
+            Phase::Closed => return,
         }
         self.take_inbox(buffers, out);
     }

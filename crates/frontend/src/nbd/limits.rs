@@ -20,6 +20,10 @@ pub const REQUESTS_MAX: usize = 256;
 /// Bytes read and written by the questions under way: two of the largest.
 pub const PAYLOAD_UNDER_WAY_MAX: u64 = 2 * PAYLOAD_MAX as u64;
 
+/// Bytes of reads under way, and of replies that wait to be sent: one of the largest reads. A client that
+/// does not read its replies has no more read for it.
+pub const READS_MAX: u64 = PAYLOAD_MAX as u64;
+
 /// What an owner may still bring after it was told that no bytes are wanted, because its reads were
 /// already on their way. More is a client that is not held back, and memory without a bound.
 pub const UNWANTED_MAX: usize = 256 << 10;

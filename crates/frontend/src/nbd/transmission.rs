@@ -206,6 +206,19 @@ impl Transmission {
         }
     }
 
+    pub fn unsent(&mut self, bytes: usize) {
+        self.under_way.unsent(bytes);
+    }
+
+    /// Whether a request that waited may go on.
+    pub fn can_go_on(&self) -> bool {
+        self.under_way.can_ask()
+    }
+
+    pub fn go_on(&mut self, out: &mut Vec<Output>) {
+        self.under_way.ask_waiting(out);
+    }
+
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }

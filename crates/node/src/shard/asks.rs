@@ -2,7 +2,7 @@
 //!
 //! A target takes requests of at most [`REQUEST_MAX`] bytes; larger questions are cut here, and
 //! their answers put together. Nobody promised that a large write is atomic.
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use block::{Buf, ByteLen, ByteOffset};
 use frontend::ask::{Answer, Ask, AskError, AskId, Extent, Zeroing};
@@ -12,8 +12,14 @@ use replication::client::{self, IoError, LoginError, Request, RequestId};
 use replication::constants::REQUEST_MAX;
 use replication::entry;
 
+use super::reads::Reads;
+
 /// Request ids from here on are parts of a larger question; those of whole questions are below.
 const PARTS: u64 = 1 << AskId::BITS;
+
+/// A volume has at most one extent for so many bytes, and an extent takes so many in an answer.
+const GRANULE_MIN: u64 = 4096;
+const EXTENT_BYTES: u64 = 16;
 
 /// Who uses a volume over a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +37,59 @@ struct Join {
     failed: Option<AskError>,
 }
 
+/// The questions of one login.
 #[derive(Debug, Default)]
 pub struct Splitter {
+    /// Those that are asked and not answered, with the memory that they were given.
+    asked: HashMap<AskId, u64>,
     parts: HashMap<RequestId, (AskId, usize)>,
     joins: HashMap<AskId, Join>,
     last: u64,
+    /// Memory of reads under way.
+    reads: u64,
+    /// What is to be asked, in order; most of the time it is as soon as it is here.
+    waiting: VecDeque<(AskId, Ask)>,
 }
 
 impl Splitter {
+    /// Takes a question; [`Splitter::ask`] asks it. What needs no memory does not wait behind what does:
+    /// nobody promised an order to requests that are under way at the same time.
+    pub fn submit(&mut self, id: AskId, ask: Ask) {
+        match memory_of(&ask) {
+            0 => self.waiting.push_front((id, ask)),
+            _ => self.waiting.push_back((id, ask)),
+        }
+    }
+
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Asks what waits, as far as there is memory for reads. `true`: the rest waits for others, since
+    /// nothing of this login is under way that would make room.
+    pub fn ask(&mut self, memory: &mut Reads, mut each: impl FnMut(RequestId, Request)) -> bool {
+        while let Some((_, ask)) = self.waiting.front() {
+            let bytes = memory_of(ask);
+            if bytes > 0 && !memory.has_room(self.reads, bytes) {
+                return self.reads == 0;
+            }
+            let Some((id, ask)) = self.waiting.pop_front() else { break };
+            memory.take(bytes);
+            self.reads += bytes;
+            self.asked.insert(id, bytes);
+            self.split(id, ask, &mut each);
+        }
+        false
+    }
+
+    /// The login is over: what was asked and is not answered, also if it still waited.
+    pub fn end(self, memory: &mut Reads) -> Vec<AskId> {
+        memory.release(self.reads);
+        self.asked.into_keys().chain(self.waiting.into_iter().map(|(id, _)| id)).collect()
+    }
+
     /// The requests that a question is made of.
-    pub fn split(&mut self, id: AskId, ask: Ask, mut each: impl FnMut(RequestId, Request)) {
+    fn split(&mut self, id: AskId, ask: Ask, mut each: impl FnMut(RequestId, Request)) {
         assert!(id.0 < PARTS, "{id:?} would be taken for a part of another question");
         let whole = RequestId(id.0);
         match ask {
@@ -102,6 +151,19 @@ impl Splitter {
         &mut self,
         id: RequestId,
         result: Result<client::Answer, IoError>,
+        memory: &mut Reads,
+    ) -> Option<(AskId, Result<Answer, AskError>)> {
+        let (ask, result) = self.join_part(id, result)?;
+        let bytes = self.asked.remove(&ask).unwrap_or_default();
+        self.reads -= bytes;
+        memory.release(bytes);
+        Some((ask, result))
+    }
+
+    fn join_part(
+        &mut self,
+        id: RequestId,
+        result: Result<client::Answer, IoError>,
     ) -> Option<(AskId, Result<Answer, AskError>)> {
         let result = result.map_err(ask_error);
         if id.0 < PARTS {
@@ -127,6 +189,17 @@ impl Splitter {
             (None, None) => Ok(Answer::Done),
         };
         Some((ask, done))
+    }
+}
+
+/// Memory that a question takes until it is answered. A read that is put together takes it twice: where its
+/// parts land, and where they go.
+fn memory_of(ask: &Ask) -> u64 {
+    match ask {
+        Ask::Read { len, .. } if len.0 > REQUEST_MAX => 2 * len.0,
+        Ask::Read { len, .. } => len.0,
+        Ask::Extents { len, .. } => (len.0 / GRANULE_MIN * EXTENT_BYTES).clamp(1, REQUEST_MAX),
+        Ask::Write { .. } | Ask::Zero { .. } | Ask::Flush | Ask::Reservations(_) => 0,
     }
 }
 
@@ -172,7 +245,8 @@ mod tests {
 
     fn requests(splitter: &mut Splitter, id: u64, ask: Ask) -> Vec<(RequestId, Request)> {
         let mut requests = Vec::new();
-        splitter.split(AskId(id), ask, |id, request| requests.push((id, request)));
+        splitter.submit(AskId(id), ask);
+        splitter.ask(&mut Reads::default(), |id, request| requests.push((id, request)));
         requests
     }
 
@@ -182,7 +256,7 @@ mod tests {
         let ask = Ask::Read { offset: ByteOffset(512), len: ByteLen(REQUEST_MAX) };
         let asked = requests(splitter, 7, ask);
         assert_eq!(asked.len(), 1);
-        let (id, result) = splitter.answered(asked[0].0, Err(IoError::NoSpace)).unwrap();
+        let (id, result) = splitter.join_part(asked[0].0, Err(IoError::NoSpace)).unwrap();
         assert_eq!((id, result.unwrap_err()), (AskId(7), AskError::NoSpace));
     }
 
@@ -200,7 +274,7 @@ mod tests {
             let Request::Read { offset, len } = request else { panic!("{request:?}") };
             let fill = u8::try_from((offset.0 - 4096) / REQUEST_MAX).unwrap();
             let data = Data::copy_of(&vec![fill; usize::try_from(len.0).unwrap()]);
-            let answered = splitter.answered(id, Ok(client::Answer::Read(data)));
+            let answered = splitter.join_part(id, Ok(client::Answer::Read(data)));
             assert_eq!(answered.is_some(), number == 2);
             if let Some((_, Ok(Answer::Read(data)))) = answered {
                 assert_eq!(data.len() as u64, 2 * REQUEST_MAX + 512);
@@ -216,9 +290,32 @@ mod tests {
         let data = Data::copy_of(&vec![1; 3 << 20]);
         let ask = Ask::Write { offset: ByteOffset(0), data, fua: true };
         let asked = requests(splitter, 1, ask);
-        assert!(splitter.answered(asked[0].0, Ok(client::Answer::Done)).is_none());
-        assert!(splitter.answered(asked[1].0, Err(IoError::NoSpace)).is_none());
-        let (_, result) = splitter.answered(asked[2].0, Ok(client::Answer::Done)).unwrap();
+        assert!(splitter.join_part(asked[0].0, Ok(client::Answer::Done)).is_none());
+        assert!(splitter.join_part(asked[1].0, Err(IoError::NoSpace)).is_none());
+        let (_, result) = splitter.join_part(asked[2].0, Ok(client::Answer::Done)).unwrap();
         assert_eq!(result.unwrap_err(), AskError::NoSpace);
+    }
+
+    /// Protects from memory that is kept for answers that nobody waits for any more, and from reads
+    /// without a bound: 128 of 16 MiB are asked for with 6 KB.
+    #[test]
+    fn reads_of_a_login_are_bounded_and_go_with_it() {
+        let (splitter, memory) = (&mut Splitter::default(), &mut Reads::default());
+        for id in 0..128 {
+            splitter.submit(AskId(id), Ask::Read { offset: ByteOffset(0), len: ByteLen(16 << 20) });
+        }
+        let mut asked = Vec::new();
+        assert!(!splitter.ask(memory, |id, _| asked.push(id)), "it waits for its own");
+        assert_eq!((asked.len(), splitter.joins.len()), (16, 1));
+        for id in asked {
+            let answered = splitter.answered(id, Err(IoError::NoSpace), memory);
+            assert_eq!(answered.is_some(), splitter.joins.is_empty());
+        }
+        let mut more = 0;
+        splitter.ask(memory, |_, _| more += 1);
+        assert_eq!((more, splitter.joins.len()), (16, 1), "the next has its turn");
+        let left = std::mem::take(splitter).end(memory);
+        assert_eq!(left.len(), 127);
+        assert!(memory.has_room(0, 256 << 20), "everything was given back");
     }
 }

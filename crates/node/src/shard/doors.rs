@@ -278,6 +278,13 @@ impl Shard {
         self.unproved.may_call(node, |it| is_awaited(lines, iscsi, it))
     }
 
+    /// Forgets deleted volumes, unless a pool has something under way that may be for one of them.
+    pub(super) fn forget_volumes(&mut self) {
+        if self.pools.iter().all(|pool| pool.own.is_empty()) {
+            self.volumes.forget_empty();
+        }
+    }
+
     pub(super) fn tick_doors(&mut self) {
         self.doors.iter_mut().for_each(|door| door.left = ACCEPTS);
         self.handshakes.left = HANDSHAKES;

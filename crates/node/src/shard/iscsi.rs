@@ -1,6 +1,6 @@
 //! iSCSI connections: the portal between sockets and disks, and each disk between the portal and its
 //! target.
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
@@ -42,14 +42,14 @@ struct Nexus {
     connection: ConnectionId,
     session: SessionNo,
     port: InitiatorPort,
-    /// Questions of its commands that the target has not answered.
-    asks: HashSet<AskId>,
+    /// Questions of its commands that the target has not answered. They go with the session: nothing is
+    /// kept for answers that nobody waits for.
+    splitter: Splitter,
 }
 
 /// A volume as a disk, for all its sessions.
 pub struct DiskUnit {
     unit: Unit,
-    splitter: Splitter,
 }
 
 pub struct Iscsi {
@@ -90,6 +90,11 @@ impl Iscsi {
     /// Whether it is not logged in at a volume.
     pub fn has_no_session(&self, conn: ConnNo) -> bool {
         self.portal.nexus(conn).is_none()
+    }
+
+    /// Whether it wants to be told how much of what it sent is still unsent.
+    pub fn watches_unsent(&self, conn: ConnNo) -> bool {
+        self.portal.watches_unsent(conn)
     }
 
     pub fn wants_bytes(&self, conn: ConnNo) -> bool {
@@ -272,8 +277,8 @@ impl Shard {
             under_way: 0,
         };
         target.users.insert(connection, user);
-        let asks = HashSet::new();
-        self.iscsi.nexuses.insert(nexus, Nexus { volume, connection, session, port, asks });
+        let splitter = Splitter::default();
+        self.iscsi.nexuses.insert(nexus, Nexus { volume, connection, session, port, splitter });
         self.tell_target(volume, TargetEvent::Login { connection, login });
     }
 
@@ -296,6 +301,7 @@ impl Shard {
                 let rights = user.map_or(Rights::Read, |user| user.rights);
                 self.tell_unit(nexus, UnitEvent::NexusUp { nexus, port, rights });
             }
+            // It has asked nothing.
             Err(_) => {
                 self.iscsi.nexuses.remove(&nexus);
             }
@@ -320,8 +326,7 @@ impl Shard {
         let kept = target.machine.reservations();
         match Unit::new(export, identity, kept, RESERVATIONS_MAX) {
             Ok(unit) => {
-                let splitter = Splitter::default();
-                target.unit = Some(Box::new(DiskUnit { unit, splitter }));
+                target.unit = Some(Box::new(DiskUnit { unit }));
                 Ok(())
             }
             Err(bad) => {
@@ -367,7 +372,7 @@ impl Shard {
         let mut done = Vec::new();
         for output in out {
             match output {
-                UnitOutput::Ask { nexus, id, ask } => self.unit_asks(&mut disk, nexus, id, ask),
+                UnitOutput::Ask { nexus, id, ask } => self.unit_asks(nexus, id, ask),
                 other => done.push(other),
             }
         }
@@ -388,16 +393,25 @@ impl Shard {
         true
     }
 
-    fn unit_asks(&mut self, disk: &mut DiskUnit, nexus: NexusId, id: AskId, ask: Ask) {
+    fn unit_asks(&mut self, nexus: NexusId, id: AskId, ask: Ask) {
+        let Some(known) = self.iscsi.nexuses.get_mut(&nexus) else { return };
+        known.splitter.submit(id, ask);
+        self.iscsi_asks(nexus);
+    }
+
+    /// Asks the target what a session has to ask, as far as its reads have room.
+    pub(super) fn iscsi_asks(&mut self, nexus: NexusId) {
         let Some(known) = self.iscsi.nexuses.get_mut(&nexus) else { return };
         let (volume, connection) = (known.volume, known.connection);
-        known.asks.insert(id);
         let Some(target) = self.volumes.target(volume) else { return };
         let mut asked = 0;
-        disk.splitter.split(id, ask, |id, request| {
+        let is_blocked = known.splitter.ask(&mut self.reads, |id, request| {
             asked += 1;
             target.events.push(TargetEvent::Request { connection, id, request });
         });
+        if is_blocked {
+            self.reads.block(Asker::Iscsi { nexus });
+        }
         if let Some(user) = target.users.get_mut(&connection) {
             user.under_way += asked;
         }
@@ -412,14 +426,14 @@ impl Shard {
     ) {
         let Some(known) = self.iscsi.nexuses.get_mut(&nexus) else { return };
         let volume = known.volume;
-        let disk = self.volumes.target(volume).and_then(|target| target.unit.as_mut());
-        let Some((id, result)) = disk.and_then(|disk| disk.splitter.answered(id, result)) else {
+        let Some((id, result)) = known.splitter.answered(id, result, &mut self.reads) else {
             return;
         };
-        if let Some(known) = self.iscsi.nexuses.get_mut(&nexus) {
-            known.asks.remove(&id);
+        if known.splitter.has_waiting() {
+            self.iscsi_asks(nexus);
         }
         self.step_unit(volume, UnitEvent::Answered { id, result });
+        self.unblock_reads();
     }
 
     /// A session is over. What it asked was given its place in the sequence or is dropped with the
@@ -427,7 +441,8 @@ impl Shard {
     /// for answered.
     fn nexus_ended(&mut self, nexus: NexusId) {
         let Some(known) = self.iscsi.nexuses.remove(&nexus) else { return };
-        let Nexus { volume, connection, asks, .. } = known;
+        let Nexus { volume, connection, splitter, .. } = known;
+        let asks = splitter.end(&mut self.reads);
         if let Some(target) = self.volumes.target(volume)
             && target.users.remove(&connection).is_some()
         {
@@ -437,11 +452,14 @@ impl Shard {
         for id in asks {
             self.step_unit(volume, UnitEvent::Answered { id, result: Err(AskError::Superseded) });
         }
+        self.unblock_reads();
     }
 
     /// The target is gone: its sessions log in elsewhere.
     pub(super) fn iscsi_turn_away(&mut self, nexus: NexusId, name: &str) {
-        self.iscsi.nexuses.remove(&nexus);
+        if let Some(known) = self.iscsi.nexuses.remove(&nexus) {
+            known.splitter.end(&mut self.reads);
+        }
         self.step_portal(Event::Drain { iqn: format!("{IQN}{name}") });
     }
 

@@ -279,6 +279,12 @@ impl Shard {
         if let Err(error) = line.socket.flush(&mut self.scratch) {
             return self.close_line(at, &error.to_string());
         }
+        if let Role::Iscsi(conn) = line.role
+            && self.iscsi.watches_unsent(conn)
+        {
+            let bytes = line.socket.queued();
+            self.step_portal(Event::Unsent { conn, bytes });
+        }
         self.go_on_reading(at);
     }
 
@@ -319,7 +325,7 @@ impl Shard {
         match line.role {
             Role::Outgoing(outgoing) => self.outgoing_lost(&outgoing),
             Role::Incoming(incoming) => self.incoming_lost(&incoming),
-            Role::Nbd(nbd) => self.nbd_lost(&nbd),
+            Role::Nbd(nbd) => self.nbd_lost(*nbd),
             Role::Iscsi(conn) => self.iscsi_lost(conn),
             Role::Busy => {}
         }

@@ -22,6 +22,7 @@ mod nbd;
 mod orders;
 mod peers;
 mod pools;
+mod reads;
 mod replicas;
 mod sender;
 mod status;
@@ -47,6 +48,7 @@ use doors::{Door, Handshakes, Strangers};
 use iscsi::Iscsi;
 use lines::{Line, Role};
 use pools::PoolRun;
+use reads::Reads;
 use unproved::Unproved;
 use vigil::Vigil;
 use volumes::Volumes;
@@ -112,6 +114,7 @@ pub struct Shard {
     unproved: Unproved,
     handshakes: Handshakes,
     strangers: Strangers,
+    reads: Reads,
     complaints: Complaints,
     iscsi: Iscsi,
     /// Lines that may have more to read than was taken.
@@ -161,6 +164,7 @@ impl Shard {
             unproved: Unproved::default(),
             handshakes: Handshakes::default(),
             strangers: Strangers::default(),
+            reads: Reads::default(),
             complaints: Complaints::default(),
             iscsi: Iscsi::default(),
             readable: Vec::new(),
@@ -249,6 +253,8 @@ impl Shard {
             return;
         }
         self.ticked = self.now;
+        // First: a volume that is awake is not forgotten, and ticks wake all of them.
+        self.forget_volumes();
         self.tick_machines();
         self.tick_pools();
         self.tick_doors();

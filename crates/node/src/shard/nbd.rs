@@ -2,6 +2,7 @@
 use std::io;
 
 use block::ByteLen;
+use frontend::ask::{Ask, AskError, AskId};
 use frontend::export::{Export, OpenError, split_stage};
 use frontend::nbd::hello::{Hello, Introduction};
 use frontend::nbd::{Connection, LIST_PAGE, Opened, Output};
@@ -108,7 +109,7 @@ impl Shard {
                     Output::Open { name, for_use, by } => {
                         self.open_nbd(at, nbd, &name, for_use, by.as_deref());
                     }
-                    Output::Ask { id, ask } => self.nbd_asks(nbd, id, ask),
+                    Output::Ask { id, ask } => self.nbd_asks(at, nbd, id, ask),
                     Output::Close { reason } => {
                         if let Some(reason) = &reason {
                             self.complain(at, Whom::Client, &reason.to_string());
@@ -126,18 +127,27 @@ impl Shard {
         nbd.out = out;
     }
 
-    fn nbd_asks(&mut self, nbd: &mut NbdLine, id: frontend::ask::AskId, ask: frontend::ask::Ask) {
+    fn nbd_asks(&mut self, at: usize, nbd: &mut NbdLine, id: AskId, ask: Ask) {
+        let Some(Open { volume, .. }) = nbd.open else { return };
+        if self.volumes.target(volume).is_none() {
+            return nbd.machine.answered(id, Err(AskError::Stopped), &mut nbd.out);
+        }
+        nbd.splitter.submit(id, ask);
+        self.nbd_asks_on(at, nbd);
+    }
+
+    /// Asks the target what a client has to ask, as far as its reads have room.
+    fn nbd_asks_on(&mut self, at: usize, nbd: &mut NbdLine) {
         let Some(Open { volume, connection, .. }) = nbd.open else { return };
-        let target = self.volumes.target(volume);
-        let Some(target) = target else {
-            let stopped = Err(frontend::ask::AskError::Stopped);
-            return nbd.machine.answered(id, stopped, &mut nbd.out);
-        };
+        let Some(target) = self.volumes.target(volume) else { return };
         let mut asked = 0;
-        nbd.splitter.split(id, ask, |id, request| {
+        let is_blocked = nbd.splitter.ask(&mut self.reads, |id, request| {
             asked += 1;
             target.events.push(Event::Request { connection, id, request });
         });
+        if is_blocked {
+            self.reads.block(Asker::Nbd { line: at });
+        }
         if let Some(user) = target.users.get_mut(&connection) {
             user.under_way += asked;
         }
@@ -151,9 +161,9 @@ impl Shard {
 
     /// Some names of served volumes from a place in the list on, and the place behind them.
     fn names_from(&self, from: usize) -> (Vec<String>, Option<usize>) {
-        let served = self.volumes.iter().enumerate().skip(from);
+        let all = self.volumes.iter_from(from);
         let mut served =
-            served.filter_map(|(at, (_, run))| Some((at, &run.target.as_ref()?.record.name)));
+            all.filter_map(|(at, _, run)| Some((at, &run.target.as_ref()?.record.name)));
         let names = served.by_ref().take(LIST_PAGE).map(|(_, name)| name.clone()).collect();
         (names, served.next().map(|(at, _)| at))
     }
@@ -366,18 +376,33 @@ impl Shard {
         id: RequestId,
         result: Result<Answer, IoError>,
     ) {
-        self.with_nbd(at, |_, nbd| {
-            if let Some((id, result)) = nbd.splitter.answered(id, result) {
-                nbd.machine.answered(id, result, &mut nbd.out);
+        self.with_nbd(at, |shard, nbd| {
+            let answered = nbd.splitter.answered(id, result, &mut shard.reads);
+            let Some((id, result)) = answered else { return };
+            if nbd.splitter.has_waiting() {
+                shard.nbd_asks_on(at, nbd);
             }
+            nbd.machine.answered(id, result, &mut nbd.out);
         });
+        self.unblock_reads();
+    }
+
+    /// Goes on with reads that waited for others to make room.
+    pub(super) fn nbd_unblocked(&mut self, at: usize) {
+        let role = self.lines.get(at).map(|line| &line.role);
+        match role {
+            Some(Role::Busy) => self.reads.block(Asker::Nbd { line: at }),
+            _ => self.with_nbd(at, |shard, nbd| shard.nbd_asks_on(at, nbd)),
+        }
     }
 
     pub(super) fn nbd_resized(&mut self, at: usize, size: ByteLen) {
         self.with_nbd(at, |_, nbd| nbd.machine.resized(size));
     }
 
-    pub(super) fn nbd_lost(&mut self, nbd: &NbdLine) {
+    pub(super) fn nbd_lost(&mut self, nbd: NbdLine) {
+        nbd.splitter.end(&mut self.reads);
+        self.unblock_reads();
         let Some(Open { volume, connection, .. }) = nbd.open else { return };
         if let Some(target) = self.volumes.target(volume)
             && target.users.remove(&connection).is_some()

@@ -16,6 +16,20 @@ use crate::words::{ClientId, ConnectionNumber, Moment, Span};
 /// while entries are applied.
 const CREDIT_PATIENCE: Span = Span::secs(2);
 
+/// Clients whose newest connection number is remembered although they are not connected. A front end has
+/// some hundred sessions of a volume at most: a client is forgotten only when so many others have logged in
+/// since its last login.
+pub(super) const REMEMBERED_MAX: usize = 4096;
+
+/// The newest connection of a client.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    number: ConnectionNumber,
+    connection: ConnectionId,
+    /// Its place among all logins.
+    login: u64,
+}
+
 #[derive(Debug)]
 struct Connection {
     login: Login,
@@ -53,7 +67,10 @@ pub struct Front {
     connections: BTreeMap<ConnectionId, Connection>,
     /// Those whose login is not answered, in the order in which they came.
     logging_in: Vec<ConnectionId>,
-    newest: BTreeMap<ClientId, (ConnectionNumber, ConnectionId)>,
+    /// Of every client that is connected, and of those that were last ([`REMEMBERED_MAX`]).
+    newest: BTreeMap<ClientId, Newest>,
+    /// Logins so far.
+    logins: u64,
     queue: VecDeque<Queued>,
     // In the order of their seqs, which is that of their coming, and so of their deadlines.
     for_commit: VecDeque<(Seq, Waiter)>,
@@ -82,6 +99,33 @@ impl Front {
         self.logging_in.retain(|it| *it != connection);
     }
 
+    /// Notes the newest connection of a client, and forgets the client whose last login is longest ago if
+    /// there are too many that are not connected.
+    ///
+    /// That is safe (P9): what matters of an earlier connection of a forgotten client is gone from the
+    /// queue with that connection, and what it has in the sequence is waited for at its next login
+    /// whether it is remembered or not. What is lost is that a login with an older number is refused; it
+    /// would have to have been on its way while all these others logged in, and a login waits for no more
+    /// than seconds.
+    fn remember(&mut self, login: Login, connection: ConnectionId) {
+        self.logins += 1;
+        let newest = Newest { number: login.number, connection, login: self.logins };
+        self.newest.insert(login.client, newest);
+        if self.newest.len() > REMEMBERED_MAX + self.connections.len() + 1 {
+            let is_gone = |it: &Newest| !self.connections.contains_key(&it.connection);
+            let gone = self.newest.iter().filter(|(_, it)| is_gone(it));
+            let oldest = gone.min_by_key(|(_, it)| it.login).map(|(client, _)| *client);
+            if let Some(oldest) = oldest {
+                self.newest.remove(&oldest);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.newest.len()
+    }
+
     /// Who is logged in over a connection.
     pub fn client(&self, connection: ConnectionId) -> Option<ClientId> {
         let found = self.connections.get(&connection)?;
@@ -97,7 +141,7 @@ impl Target {
     pub(super) fn login(&mut self, connection: ConnectionId, login: Login, cx: &mut Cx<'_>) {
         let numbers = !off!(self, ConnectionNumbers);
         let newest = self.front.newest.get(&login.client).copied();
-        if let Some((number, older)) = newest.filter(|_| numbers) {
+        if let Some(Newest { number, connection: older, .. }) = newest.filter(|_| numbers) {
             if login.number <= number {
                 let result = Err(LoginError::OlderConnection);
                 return cx.out.push(Output::LoggedIn { connection, result });
@@ -106,7 +150,7 @@ impl Target {
             self.reads.drop_of(older);
         }
         let through = self.sequence.newest_of(login.client).filter(|_| numbers);
-        self.front.newest.insert(login.client, (login.number, connection));
+        self.front.remember(login, connection);
         let state = LoginState::Waiting { through };
         self.front.connections.insert(connection, Connection { login, state });
         self.front.logging_in.push(connection);

@@ -168,3 +168,58 @@ fn memory_may_come_in_the_middle_of_unasked_data() {
     assert_eq!(&*command.data_out, data);
     assert_eq!(world.memory.taken, [8000, 1024, 4000]);
 }
+
+/// Protects from memory without a bound: 128 reads of 16 MiB are asked for with 6 KB.
+#[test]
+fn a_session_has_so_much_read_and_not_sent() {
+    let limits = Limits { transfer_max: 1 << 20, read_bytes_max: 3 << 20, ..Limits::default() };
+    let mut world = World::new(limits);
+    world.log_in(CONN, &login(0x87, ""));
+    for number in 0..10 {
+        world.send(&read(100 + number, 1 + number, 1 << 20));
+    }
+    let given = |world: &mut World| -> Vec<TaskId> {
+        let asked = std::mem::take(&mut world.asked);
+        let task = |output| match output {
+            Output::Command { task, .. } => task,
+            other => panic!("{other:?}"),
+        };
+        asked.into_iter().map(task).collect()
+    };
+    let first = given(&mut world);
+    assert_eq!(first.len(), 3);
+    for task in &first {
+        world.respond(*task, good(vec![piece(&[7; 1 << 20])]));
+    }
+    assert!(given(&mut world).is_empty(), "the answers are not sent");
+    assert!(world.portal.watches_unsent(CONN));
+    world.event(Event::Unsent { conn: CONN, bytes: 1 << 20 });
+    let second = given(&mut world);
+    assert_eq!(second.len(), 2);
+    // What is aborted needs no room, and those behind it go on.
+    world.send(&manage(1, 200, 11).u32(20, 105).u32(32, 6));
+    assert_eq!(world.pdus().last().map(Pdu::opcode), Some(MANAGE_RESPONSE));
+    world.event(Event::Unsent { conn: CONN, bytes: 0 });
+    assert_eq!(given(&mut world).len(), 1);
+    for task in second {
+        world.respond(task, good(vec![]));
+    }
+    assert_eq!(given(&mut world).len(), 2, "a failed read leaves nothing to be sent");
+    world.event(Event::Unsent { conn: CONN, bytes: 0 });
+    assert!(!world.portal.watches_unsent(CONN));
+}
+
+/// Protects from a large read that stays in memory for the few bytes of it that the initiator takes.
+#[test]
+fn what_is_cut_off_is_not_kept() {
+    let mut world = World::in_session("");
+    world.send(&read(1, 1, 512));
+    let task = match world.asked() {
+        Output::Command { task, .. } => task,
+        other => panic!("{other:?}"),
+    };
+    world.respond(task, good(vec![piece(&[7; 1 << 20])]));
+    assert_eq!(world.shared, 0, "no slice of the whole is sent");
+    let pdu = world.pdu();
+    assert_eq!((pdu.data.len(), pdu.number(44)), (512, (1 << 20) - 512));
+}

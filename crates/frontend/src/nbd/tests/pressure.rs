@@ -51,20 +51,56 @@ fn what_comes_beyond_the_bound_waits() {
 #[test]
 fn reads_under_way_have_a_bound_in_bytes() {
     let mut client = Client::serving(H);
-    client.send(&request(H, 0, 0, 1, 0, 32 * MIB));
-    client.send(&request(H, 0, 0, 2, 0, 31 * MIB));
+    client.send(&request(H, 0, 0, 1, 0, 16 * MIB));
+    client.send(&request(H, 0, 0, 2, 0, 15 * MIB));
     assert!(client.connection.wants_bytes());
     assert_eq!(client.heard().len(), 2);
     client.send(&[request(H, 0, 0, 3, 0, 2 * MIB), request(H, 0, 3, 4, 0, 0)].concat());
     assert!(client.heard().is_empty(), "and nothing overtakes it");
     assert!(!client.connection.wants_bytes());
-    client.answered(1, Ok(Answer::Read(data(0, 31 << 20))));
-    let asks = client.out.split_off(2);
+    client.answered(1, Ok(Answer::Read(data(0, 15 << 20))));
+    assert_eq!(client.out.len(), 2, "the reply is in memory until it is sent");
+    assert!(!client.connection.can_go_on());
+    client.out.clear();
+    client.connection.unsent(14 << 20);
+    assert!(client.connection.can_go_on());
+    client.connection.go_on(&mut Memory, &mut client.out);
+    let asks = std::mem::take(&mut client.out);
     assert!(matches!(
         asks[..],
         [Output::Ask { ask: Ask::Read { .. }, .. }, Output::Ask { ask: Ask::Flush, .. }]
     ));
     assert!(client.connection.wants_bytes());
+}
+
+/// Protects from a client that asks and does not read.
+#[test]
+fn a_client_that_reads_no_replies_has_no_more_read_for_it() {
+    let mut client = Client::serving(H);
+    client.send(&request(H, 0, 0, 1, 0, 16 * MIB).repeat(200));
+    let mut unsent = 0;
+    for _ in 0..200 {
+        let reads = client.out.iter().filter(|output| matches!(output, Output::Ask { .. })).count();
+        let waits: usize = client.out.drain(..).map(sent_len).sum();
+        unsent += waits;
+        assert!((reads << 20) * 16 + unsent <= (32 << 20) + 1000, "{reads} reads, {unsent} bytes");
+        if client.connection.under_way() == 0 {
+            break;
+        }
+        let id = u64::from(client.connection.under_way() == 1 && reads == 0);
+        client.answered(id, Ok(Answer::Read(data(0, 16 << 20))));
+    }
+    assert!(unsent > 31 << 20, "{unsent} bytes of replies");
+    assert_eq!(client.connection.under_way(), 0, "the rest waits for the client");
+    client.connection.unsent(0);
+    assert!(client.connection.can_go_on());
+}
+
+fn sent_len(output: Output) -> usize {
+    match output {
+        Output::Send(piece) => piece.as_bytes().len(),
+        _ => 0,
+    }
 }
 
 #[test]
@@ -85,11 +121,11 @@ fn writes_under_way_have_a_bound_in_bytes() {
 fn a_payload_is_not_fetched_before_there_is_room_for_it() {
     let mut client = Client::serving(H);
     client.send(&request(H, 0, 0, 1, 0, 32 * MIB));
-    client.send(&request(H, 0, 0, 2, 0, 16 * MIB));
+    client.send(&write(H, 0, 2, 0, &vec![5; 16 << 20]));
     client.send(&request(H, 0, 1, 3, 0, 32 * MIB));
     assert!(!client.connection.wants_bytes());
     assert_eq!(client.connection.landing().len(), 32 << 20);
-    client.answered(1, Ok(Answer::Read(data(0, 16 << 20))));
+    client.answered(1, Ok(Answer::Done));
     assert!(client.connection.wants_bytes());
 }
 

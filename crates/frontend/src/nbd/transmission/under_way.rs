@@ -6,7 +6,7 @@ use block::ByteLen;
 use super::reply::Echo;
 use crate::ask::{Ask, AskId};
 use crate::nbd::connection::Output;
-use crate::nbd::limits::{PAYLOAD_UNDER_WAY_MAX, REQUESTS_MAX};
+use crate::nbd::limits::{PAYLOAD_UNDER_WAY_MAX, READS_MAX, REQUESTS_MAX};
 use crate::nbd::session::Heads;
 
 /// The answer that belongs to a question, and how it is told.
@@ -38,6 +38,14 @@ impl Asked {
             Expects::Done | Expects::Extents { .. } => 0,
         }
     }
+
+    /// Of that, what becomes a reply.
+    fn reads(&self) -> u64 {
+        match self.expects {
+            Expects::Read => self.len.0,
+            Expects::Written | Expects::Done | Expects::Extents { .. } => 0,
+        }
+    }
 }
 
 /// Questions keep the order of their requests. No more are asked at a time than the bounds allow;
@@ -48,13 +56,17 @@ pub struct UnderWay {
     asked: Vec<Option<Asked>>,
     free: Vec<usize>,
     payload: u64,
+    /// Of the payload, what is read.
+    reads: u64,
+    /// Bytes of replies that wait to be sent, as far as is known.
+    unsent: u64,
     waiting: VecDeque<(Asked, Ask)>,
 }
 
 impl UnderWay {
     /// Asks at once, or as soon as the bounds allow it.
     pub fn submit(&mut self, asked: Asked, ask: Ask, out: &mut Vec<Output>) {
-        if self.waiting.is_empty() && self.has_room(asked.payload()) {
+        if self.waiting.is_empty() && self.fits(&asked) {
             self.ask(asked, ask, out);
         } else {
             self.waiting.push_back((asked, ask));
@@ -71,13 +83,24 @@ impl UnderWay {
         });
         let asked = asked.expect("an answer belongs to a question under way");
         self.payload -= asked.payload();
+        self.reads -= asked.reads();
+        // It becomes a reply, or less.
+        self.unsent += asked.reads();
         asked
+    }
+
+    pub fn unsent(&mut self, bytes: usize) {
+        self.unsent = bytes as u64;
+    }
+
+    /// Whether something that waited may be asked.
+    pub fn can_ask(&self) -> bool {
+        self.waiting.front().is_some_and(|(asked, _)| self.fits(asked))
     }
 
     /// Asks what waited, as far as there is room.
     pub fn ask_waiting(&mut self, out: &mut Vec<Output>) {
-        while let Some((asked, _)) = self.waiting.front()
-            && self.has_room(asked.payload())
+        while self.can_ask()
             && let Some((asked, ask)) = self.waiting.pop_front()
         {
             self.ask(asked, ask, out);
@@ -102,8 +125,16 @@ impl UnderWay {
         self.len() < REQUESTS_MAX && self.payload + payload <= PAYLOAD_UNDER_WAY_MAX
     }
 
+    /// A client that does not take what was read for it has to wait with the next read.
+    fn fits(&self, asked: &Asked) -> bool {
+        let reads = asked.reads();
+        self.has_room(asked.payload())
+            && (reads == 0 || self.reads + self.unsent + reads <= READS_MAX)
+    }
+
     fn ask(&mut self, asked: Asked, ask: Ask, out: &mut Vec<Output>) {
         self.payload += asked.payload();
+        self.reads += asked.reads();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.asked.push(None);
             self.asked.len() - 1

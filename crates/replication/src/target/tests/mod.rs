@@ -9,8 +9,9 @@ mod stage;
 
 use block::Seq;
 
-use crate::client::{Command, RequestId};
+use crate::client::{Command, ConnectionId, RequestId};
 use crate::membership::{Membership, Voters};
+use crate::target::front::REMEMBERED_MAX;
 use crate::target::tests::stage::{Stage, member, members, read, write};
 use crate::target::{Event, Stopped};
 use crate::words::{Grant, ReplicaId, Span, Start, Token};
@@ -23,6 +24,34 @@ fn served(rf: u64) -> Stage {
     stage.log_in(1, 1, 1, None);
     assert_eq!(stage.login_answer(1), Some(true));
     stage
+}
+
+/// Protects from memory that grows with every client there ever was, and from forgetting one that matters.
+#[test]
+fn clients_that_were_here_long_ago_are_forgotten() {
+    let mut stage = served(3);
+    let most = u64::try_from(REMEMBERED_MAX).unwrap();
+    // One that stays, and one that comes again and again, beside many that come once.
+    stage.log_in(2, 2, 7, None);
+    for client in 10..most + 2000 {
+        stage.log_in(client, client, 5, None);
+        stage.step(Event::Gone { connection: ConnectionId(client) });
+        if client.is_multiple_of(1000) {
+            stage.log_in(1_000_000 + client, 3, client, None);
+            stage.step(Event::Gone { connection: ConnectionId(1_000_000 + client) });
+        }
+    }
+    let remembered = stage.target.front.remembered();
+    assert!(remembered <= REMEMBERED_MAX + 4, "{remembered} clients are remembered");
+    let mut older = |client, number| {
+        let connection = 2_000_000 + client;
+        stage.log_in(connection, client, number, None);
+        stage.login_answer(connection)
+    };
+    assert_eq!(older(2, 6), Some(false), "it is connected");
+    assert_eq!(older(3, 999), Some(false), "it was here not long ago");
+    assert_eq!(older(most + 1500, 4), Some(false));
+    assert_eq!(older(10, 4), Some(true), "nobody knows it any more");
 }
 
 #[test]
