@@ -212,19 +212,21 @@ impl Controller {
         }
     }
 
+    /// Whether the pool of a place has failed, as far as its node said.
+    pub(super) fn has_failed(&self, place: &v1::Place) -> bool {
+        let beat = self.pulse.beat(place.node);
+        beat.is_some_and(|beat| {
+            let pool = beat.pools.iter().find(|pool| pool.name == place.pool);
+            pool.is_some_and(|pool| pool.state() == v1::PoolState::Failed)
+        })
+    }
+
     /// What a volume needs now.
     fn need_of(&self, volume: &v1::Volume) -> Option<Need> {
         let now = Instant::now();
         let holder = volume.quorum.as_ref().map_or(0, |quorum| quorum.holder);
         let targets = self.pulse.targets(holder);
         let target = targets.as_ref().map(|(told, all)| (*told, all.get(&volume.uid)));
-        let is_failed = |place: &v1::Place| {
-            let beat = self.pulse.beat(place.node);
-            beat.is_some_and(|beat| {
-                let pool = beat.pools.iter().find(|pool| pool.name == place.pool);
-                pool.is_some_and(|pool| pool.state() == v1::PoolState::Failed)
-            })
-        };
         let grace = self.settings.grace;
         let ill = self.worries().ill_of(&volume.uid, target.and_then(|(_, it)| it), now);
         let is_ill = |replica: u64| {
@@ -238,7 +240,7 @@ impl Controller {
             away_after: self.settings.away_after,
             may_relieve: relief.is_none_or(|relief| relief.is_over(now)),
             presence: &|node| self.pulse.presence(node, now),
-            is_failed: &is_failed,
+            is_failed: &|place| self.has_failed(place),
             is_ill: &is_ill,
             target,
             touched: self.worries().touched.get(&volume.name).copied(),

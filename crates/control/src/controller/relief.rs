@@ -83,12 +83,15 @@ impl Controller {
         for other in self.books.all::<v1::Volume>() {
             *load.entry(other.quorum.as_ref().map_or(0, |it| it.holder)).or_default() += 1;
         }
+        // A replica whose pool failed answers a call, and is of no use.
         let places = volume.places.iter().filter(|place| voters.contains(&place.replica));
-        let nodes: BTreeSet<u64> = places.map(|place| place.node).collect();
+        let places: Vec<&v1::Place> = places.filter(|place| !self.has_failed(place)).collect();
+        let useful: BTreeSet<u64> = places.iter().map(|place| place.replica).collect();
+        let nodes: BTreeSet<u64> = places.iter().map(|place| place.node).collect();
         let asked = nodes
             .into_iter()
             .filter(|node| *node != quorum.holder && self.presence(*node).is_here())
-            .map(|node| self.ask_reach(volume, node, &voters, load.get(&node).copied()));
+            .map(|node| self.ask_reach(volume, node, &useful, load.get(&node).copied()));
         let candidates = futures_util::future::join_all(asked).await;
         if let Some(best) = choose(&quorum, &candidates)
             && let Some(node) = self.books.node(best.node)
@@ -96,13 +99,12 @@ impl Controller {
             return Ok(node);
         }
         let name = |candidate: &Candidate| {
-            format!(
-                "`{}` reaches {} of {} replicas ({})",
-                self.node_name(candidate.node),
-                candidate.reached.len(),
-                voters.len(),
-                candidate.why
-            )
+            let (node, reached) = (self.node_name(candidate.node), candidate.reached.len());
+            let why = match candidate.why.as_str() {
+                "" => String::new(),
+                why => format!(" ({why})"),
+            };
+            format!("`{node}` reaches {reached} of {} replicas{why}", voters.len())
         };
         let others: Vec<String> = candidates.iter().map(name).collect();
         let message = format!(
@@ -117,10 +119,10 @@ impl Controller {
         &self,
         volume: &v1::Volume,
         node: u64,
-        voters: &BTreeSet<u64>,
+        replicas: &BTreeSet<u64>,
         load: Option<usize>,
     ) -> Candidate {
-        let replicas = voters.iter().copied().collect();
+        let replicas = replicas.iter().copied().collect();
         let request = v1::ReachReplicasRequest { volume: Some(reference(volume)), replicas };
         let ask = async {
             let known = self.books.node(node).ok_or("the catalog does not have the node")?;

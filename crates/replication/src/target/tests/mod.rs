@@ -118,6 +118,32 @@ fn reads_wait_without_the_lease() {
     assert!(stage.target.status(stage.now).waiting_for_lease > 0);
 }
 
+/// Protects from a target that keeps a volume which others could serve: it has to say that it reaches too few.
+#[test]
+fn a_target_knows_whether_a_quorum_answers() {
+    let mut stage = served(3);
+    let answers = |stage: &Stage| stage.target.status(stage.now).quorum_answers;
+    stage.cut_off(3);
+    stage.pass(Span::secs(3));
+    assert!(answers(&stage), "two of three do");
+    stage.cut_off(2);
+    stage.pass(Span::secs(3));
+    assert!(stage.is_serving(), "its reign goes on");
+    assert!(!answers(&stage), "one of three is no quorum");
+    stage.reconnect(2);
+    stage.pass(Span::secs(1));
+    assert!(answers(&stage));
+    // Its packets vanish: the connection looks as before for a while.
+    stage.fake(2).silent = true;
+    stage.pass(Span::secs(3));
+    assert!(!answers(&stage), "nothing was heard for longer than a lease");
+    // One that begins, and has not reached them.
+    stage.cut_off(2);
+    stage.take_over(2);
+    stage.pass(Span::secs(1));
+    assert!(!stage.is_serving() && !answers(&stage));
+}
+
 /// Protects from showing what was committed when it was read, and is not any more when the lease
 /// comes back.
 #[test]
