@@ -165,6 +165,12 @@ fn make_lasting(path: &Path, file: &File, size: ByteLen, sparse: bool) -> Result
 
 /// Takes space for all of a file. One whose file system cannot do that stays sparse.
 pub fn allocate(path: &Path, file: &File, size: ByteLen) -> Result<(), OpenError> {
+    let has = file.metadata().map_err(OpenError::system(path, "stat"))?.blocks() * 512;
+    let below = rustix::fs::fstatvfs(file).map_err(OpenError::system(path, "ask the space of"))?;
+    // Some file systems take all that is left before they notice that it is not enough.
+    if size.0.saturating_sub(has) > below.f_bfree.saturating_mul(below.f_frsize) {
+        return Err(OpenError::NoSpace { path: path.into(), size });
+    }
     match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, size.0) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(Errno::NOSPC | Errno::DQUOT) => Err(OpenError::NoSpace { path: path.into(), size }),
@@ -177,8 +183,9 @@ fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, Op
     let kind = kind_of(path, &metadata)?;
     let units = settle(path, &file, kind, options.direct)?;
     let lost = match units.mode {
-        IoMode::Buffered => begin_buffered(path, &file)?,
-        IoMode::Direct => None,
+        // One who only reads has nowhere to note that a flush failed, and must not use up that it did.
+        IoMode::Buffered if !options.read_only => begin_buffered(path, &file)?,
+        IoMode::Buffered | IoMode::Direct => None,
     };
     let size = size_of(&file, kind).map_err(OpenError::system(path, "ask the size of"))?;
     let target = Target {

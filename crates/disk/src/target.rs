@@ -135,3 +135,33 @@ pub(crate) struct Units {
     pub(crate) physical_sector: SectorSize,
     pub(crate) mode: IoMode,
 }
+
+#[cfg(test)]
+mod tests {
+    use block::Done;
+
+    use super::*;
+    use crate::tests::Scratch;
+
+    /// Protects from an error that the system tells once, and that its first hearer keeps to itself.
+    #[test]
+    fn a_flush_that_failed_before_is_told_by_the_first_one() {
+        let scratch = Scratch::file(4096);
+        let known = Geometry {
+            size: ByteLen(4096),
+            sector: SectorSize::B512,
+            physical_sector: SectorSize::B4096,
+            mode: IoMode::Buffered,
+        };
+        let file = Arc::new(File::open(scratch.path()).unwrap());
+        let (kind, lost) = (Kind::File, Some(libc::EIO));
+        let mut target = Target { file, kind, read_only: false, sparse: false, lost, known };
+        let read = || Io::Read { at: ByteOffset(0), buf: block::Buf::zeroed(512) };
+        assert!(target.admit(IoId(1), read()).is_ok());
+        let told = target.admit(IoId(2), Io::Flush).map(drop).unwrap_err();
+        let error = told.result.map(|done| matches!(done, Done::Flushed)).unwrap_err();
+        assert_eq!(error.kind, DiskErrorKind::System(libc::EIO));
+        assert!(error.loses_writes());
+        assert!(target.admit(IoId(3), Io::Flush).is_ok(), "once");
+    }
+}

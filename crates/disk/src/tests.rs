@@ -97,6 +97,11 @@ pub(crate) fn trim(at: u64, len: u64) -> Io {
     Io::Trim { at, len }
 }
 
+pub(crate) fn allocate(at: u64, len: u64) -> Io {
+    let (at, len) = (ByteOffset(at), ByteLen(len));
+    Io::Allocate { at, len }
+}
+
 pub(crate) type Results = HashMap<IoId, Result<Done, DiskError>>;
 
 /// Waits for this many completions; each must be the only one of its id.

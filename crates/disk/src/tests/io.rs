@@ -273,3 +273,23 @@ fn the_bell_rings_when_something_is_done() {
         }
     });
 }
+
+/// Protects from a sparse file that is written where it has no space.
+#[test]
+fn space_is_taken_without_a_change_of_what_is_there() {
+    use std::os::unix::fs::MetadataExt;
+    on_a_file(MIB, |scratch, mut disk| {
+        let has = || std::fs::metadata(scratch.path()).unwrap().blocks() * 512;
+        assert!(disk.is_sparse());
+        assert!(matches!(perform(&mut disk, write(8192, 7, 4096)), Ok(Done::Written)));
+        assert!(matches!(perform(&mut disk, Io::Flush), Ok(Done::Flushed)));
+        assert!(has() < MIB / 2, "the file system allocates more than it is told to");
+        assert!(matches!(perform(&mut disk, allocate(0, MIB / 2)), Ok(Done::Allocated)));
+        assert!((MIB / 2..MIB).contains(&has()), "{}", has());
+        let found = bytes(&mut disk, 0, 65_536);
+        assert!(found[8192..12_288].iter().all(|&b| b == 7));
+        assert!(found[12_288..].iter().all(|&b| b == 0));
+        let beyond = kind_of_failure(&mut disk, allocate(MIB - 4096, 8192));
+        assert_eq!(beyond, DiskErrorKind::OutOfRange);
+    });
+}

@@ -269,3 +269,26 @@ fn the_lock_holds_against_another_process_and_ends_with_it() {
     }
     eprintln!("the lock outlived its process by {:?}", killed.elapsed());
 }
+
+/// Protects from a pool whose file system fills up under it.
+#[test]
+fn a_new_file_has_its_space_unless_it_is_to_be_sparse() {
+    let has = |path: &Path| std::fs::metadata(path).unwrap().blocks() * 512;
+    let scratch = Scratch::absent();
+    let disk = crate::open(scratch.path(), &creating(4 * MIB)).unwrap();
+    assert!(has(scratch.path()) >= 4 * MIB, "{}", has(scratch.path()));
+    assert!(!disk.is_sparse());
+    let scratch = Scratch::absent();
+    let options = OpenOptions { sparse: true, ..creating(4 * MIB) };
+    let disk = crate::open(scratch.path(), &options).unwrap();
+    assert!(has(scratch.path()) < 4 * MIB && disk.is_sparse());
+}
+
+#[test]
+fn a_file_for_which_there_is_no_space_is_not_made() {
+    let scratch = Scratch::absent();
+    let error = refusal(scratch.path(), &creating(8 << 40));
+    assert!(matches!(error, OpenError::NoSpace { .. }), "{error}");
+    assert!(error.to_string().contains("--sparse"), "{error}");
+    assert!(!scratch.path().exists());
+}

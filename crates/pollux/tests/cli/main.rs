@@ -41,6 +41,26 @@ fn a_pool_is_made_shown_and_checked() {
 }
 
 #[test]
+fn a_new_pool_has_its_space_unless_it_is_to_be_sparse() {
+    use std::os::unix::fs::MetadataExt;
+    let shell = Shell::new();
+    let has = |name| fs::metadata(shell.path(name)).unwrap().blocks() * 512;
+    shell.succeeds(&["disk", "create", "whole", "--size", "64MiB"]);
+    assert!(has("whole") >= 64 << 20, "{}", has("whole"));
+    shell.succeeds(&["disk", "grow", "whole", "--size", "80MiB"]);
+    assert!(has("whole") >= 80 << 20, "{}", has("whole"));
+    shell.succeeds(&["disk", "create", "sparse", "--size", "64MiB", "--sparse"]);
+    assert!(has("sparse") < 40 << 20, "{}", has("sparse"));
+    shell.succeeds(&["disk", "volume", "create", "sparse", "data", "--size", "1GiB"]);
+    shell.succeeds(&["disk", "grow", "sparse", "--size", "80MiB"]);
+    assert!(has("sparse") < 40 << 20, "{}", has("sparse"));
+    shell.succeeds(&["disk", "check", "sparse", "--data"]);
+    let error = shell.fails(&["disk", "create", "huge", "--size", "8TiB"]);
+    assert!(error.contains("no space") && error.contains("--sparse"), "{error}");
+    assert!(!shell.path("huge").exists());
+}
+
+#[test]
 fn tables_show_sizes_as_people_read_them() {
     let shell = Shell::with_pool();
     let info = shell.succeeds(&["disk", "info", "pool.img"]);
