@@ -53,7 +53,61 @@ fn a_copy_brings_the_catalog_back_with_what_nodes_know_since() {
     loss.restored(&folder.join("catalog.copy")).unwrap();
 }
 
+/// Protects from a site that is lost with its catalog when nodes have lost what they remember, too: what replicas hold is
+/// enough. And from a volume that an operator does not want back, and cannot get rid of.
+#[test]
+fn a_catalog_is_rebuilt_from_replicas_alone() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("catalog_replicas");
+    let rig = Rig::start_controlled(&folder, &[384 * MIB; 3], &["--away-after", AWAY]).unwrap();
+    let mut loss = Loss::new(rig).unwrap();
+    loss.of_replicas().unwrap();
+}
+
 impl Loss {
+    fn of_replicas(&mut self) -> Result<()> {
+        let mut rested = self.load.take().context("a load")?.rest()?;
+        rested.verify()?;
+        self.api.create("unwanted", 16 * MIB, 2)?;
+        self.api.wait_healthy("unwanted", PATIENCE)?;
+        let ids: Vec<u64> = self.rig.ids().collect();
+        for id in &ids {
+            self.rig.kill9(*id);
+            std::fs::remove_dir_all(self.rig.folder().join(format!("state-{id}")))?;
+        }
+        self.rig.catalog().kill9();
+        std::fs::remove_file(self.rig.folder().join("catalog.db"))?;
+        self.rig.catalog().restart()?;
+        self.api = self.rig.api()?;
+        self.rig.restart(ids[0])?;
+        let (ok, said) = self.site(&["rebuild"])?;
+        ensure!(!ok && said.contains("1 of its replicas answer and 2 are needed"), "{said}");
+        for id in &ids[1..] {
+            self.rig.restart(*id)?;
+        }
+        self.operator.wait_known(3)?;
+        let (ok, said) = self.site(&["forget", "unwanted", "--yes"])?;
+        ensure!(ok && said.contains("2 replicas are wiped"), "{said}");
+        let (ok, said) = self.site(&["rebuild"])?;
+        self.rig.note(&said);
+        ensure!(ok && said.contains("made of its replicas alone"), "{said}");
+        ensure!(!said.contains("unwanted"), "it was given up: {said}");
+        let refused = self.site(&["forget", VOLUME, "--yes"])?;
+        ensure!(!refused.0 && refused.1.contains("is not lost"), "{refused:?}");
+        // Nobody may use it until an operator says so.
+        self.operator.ask(async |site| {
+            site.change(VOLUME, |volume| {
+                volume.attached_only = false;
+                Ok(())
+            })
+            .await
+        })?;
+        self.api.wait_healthy(VOLUME, PATIENCE)?;
+        self.holder.store(self.operator.holder(VOLUME)?, Ordering::SeqCst);
+        self.load = Some(rested.go_on());
+        self.verified("rebuilt from replicas")?;
+        self.moves()
+    }
+
     fn restored(&mut self, copy: &Path) -> Result<()> {
         let path = copy.to_str().context("a path")?;
         let (ok, said) = self.site(&["backup", path])?;

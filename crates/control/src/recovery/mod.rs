@@ -3,6 +3,7 @@
 //! `plan.rs` says what is brought back, `adopt.rs` how the object of a volume follows from its replicas. What is here
 //! asks the catalog and the nodes, and stores the plan. Every part of it can be said again.
 mod adopt;
+mod forget;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use tokio::task::JoinSet;
 use crate::steps::{Admin, Site, StepError};
 
 pub use adopt::Evidence;
+pub use forget::{ForgetError, Lost, find_lost, forget};
 pub use plan::{Action, Plan, Source, Step};
 
 /// A node that runs answers at once; one that is off does not.

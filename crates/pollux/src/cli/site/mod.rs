@@ -68,6 +68,16 @@ pub enum SiteCommand {
     Restore(Restore),
     /// Bring the catalog back from what nodes know and replicas hold.
     Rebuild(Rebuild),
+    /// Give up a volume that the catalog has lost: mark it as deleted, and wipe what nodes have of it.
+    Forget {
+        /// The volume.
+        name: String,
+        /// Without being asked.
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        at: CatalogAt,
+    },
 }
 
 #[derive(Clone, Debug, Args)]

@@ -17,8 +17,9 @@ use serde::Serialize;
 
 use crate::cli::site::{ApiArgs, BringBack, CatalogAt, Rebuild, Restore, SiteCommand};
 use crate::clock;
+use crate::confirm::confirm;
 use crate::local::Folder;
-use crate::render::{self, Answer, Output};
+use crate::render::{self, Answer, Output, say};
 
 /// Where a catalog is unless told.
 const USUAL: &str = "127.0.0.1:7460";
@@ -34,6 +35,7 @@ pub fn run(command: SiteCommand, api: &ApiArgs, output: Output) -> Result<ExitCo
             SiteCommand::Rebuild(wanted) => {
                 rebuild(&connect(&wanted.at, api)?, wanted, output).await
             }
+            SiteCommand::Forget { name, yes, at } => forget(&connect(at, api)?, name, *yes).await,
         }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -175,6 +177,26 @@ async fn restore(site: &Site, wanted: &Restore, output: Output) -> Result<()> {
 
 async fn rebuild(site: &Site, wanted: &Rebuild, output: Output) -> Result<()> {
     bring_back(site, Vec::new(), &wanted.how, output).await
+}
+
+async fn forget(site: &Site, name: &str, yes: bool) -> Result<()> {
+    let present = recovery::copy(site).await?.objects;
+    let gathered = recovery::gather(site, &present, &[], &[]).await?;
+    let lost = recovery::find_lost(&present, &gathered, name)?;
+    if !yes {
+        let count = lost.replicas.len();
+        let what =
+            format!("Everything that is in `{name}` is lost for good: {count} replicas are wiped.");
+        confirm(&what, "volume", name)?;
+    }
+    recovery::forget(site, &lost).await?;
+    let mut text = format!("{name} is deleted, and {} replicas are wiped", lost.replicas.len());
+    for (node, why) in &gathered.silent {
+        text += &format!(
+            "\n{node} did not answer ({why}): say it again when it is back, if it has a replica"
+        );
+    }
+    say(&text)
 }
 
 async fn bring_back(
