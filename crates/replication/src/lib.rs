@@ -16,6 +16,7 @@ pub mod history;
 pub mod membership;
 pub mod message;
 pub mod replica;
+pub mod residue;
 mod shared;
 pub mod state;
 pub mod store;

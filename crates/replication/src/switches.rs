@@ -40,4 +40,8 @@ pub enum Switch {
     Headroom,
     /// [target] A command that is asked again is answered when the first is durable on a quorum.
     AnswerRepeated,
+    /// [target] Repairs that a replica takes part in are forgotten when it is gone.
+    ForgetRepairs,
+    /// [target] A frozen source that a round goes on with, or that is gone, is not kept for later.
+    UseKept,
 }

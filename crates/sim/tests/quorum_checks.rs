@@ -25,7 +25,7 @@ struct Case {
     within: u64,
 }
 
-const CASES: [Case; 3] = [
+const CASES: [Case; 5] = [
     Case {
         check: Check::OneReader,
         off: Off::TimeAfterInput,
@@ -49,6 +49,22 @@ const CASES: [Case; 3] = [
         provoke: |_| {},
         says: "P6: Probe",
         within: 20,
+    },
+    Case {
+        check: Check::Residue,
+        off: Off::Machine(Switch::ForgetRepairs),
+        beside: &[Check::Liveness],
+        provoke: |_| {},
+        says: "residue",
+        within: 200,
+    },
+    Case {
+        check: Check::Residue,
+        off: Off::Machine(Switch::UseKept),
+        beside: &[Check::Liveness],
+        provoke: |_| {},
+        says: "residue",
+        within: 30,
     },
 ];
 

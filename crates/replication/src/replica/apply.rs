@@ -56,6 +56,11 @@ pub struct Applying {
 }
 
 impl Applying {
+    /// Entries that were not given to the store, and those that it has not answered.
+    pub fn len(&self) -> usize {
+        self.queue.len() + self.given.len()
+    }
+
     pub fn new(front: Position) -> Applying {
         Applying {
             queue: VecDeque::new(),

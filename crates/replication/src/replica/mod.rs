@@ -18,6 +18,7 @@ mod mechanisms;
 mod open;
 mod outcome;
 mod plan;
+mod residue;
 mod rounds;
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,10 @@ pub struct Commands {
 }
 
 impl Commands {
+    pub fn len(&self) -> usize {
+        self.for_settle.len()
+    }
+
     pub fn await_settled(&mut self, seq: Seq, id: RequestId) {
         self.for_settle.entry(seq).or_default().push(Waiting { id, stage: None });
     }

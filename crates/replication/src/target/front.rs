@@ -7,6 +7,7 @@ use crate::client::{Answer, ConnectionId, IoError, Login, LoginError, Request, R
 use crate::constants::{EXTENTS_MAX, REQUEST_MAX, REQUESTS_MAX};
 use crate::cost::Costs;
 use crate::entry::Change;
+use crate::residue::Residue;
 use crate::state::RESERVATIONS_MAX;
 use crate::target::reads::What;
 use crate::target::{Cx, Output, Target, off};
@@ -134,6 +135,16 @@ impl Front {
 
     pub fn queued(&self) -> usize {
         self.queue.len()
+    }
+
+    pub fn residue(&self) -> [Residue; 5] {
+        [
+            Residue::none("logins", self.logging_in.len()),
+            Residue::none("requests without a seq", self.queue.len()),
+            Residue::none("requests to be held", self.for_commit.len()),
+            Residue::none("requests to be durable", self.for_settle.len()),
+            Residue::up_to(self.newest.len(), "connections", self.connections.len()),
+        ]
     }
 }
 

@@ -15,6 +15,7 @@ mod peer;
 mod plan;
 mod reads;
 mod repairs;
+mod residue;
 mod rounds;
 mod sequence;
 mod sources;

@@ -36,6 +36,10 @@ impl Repairs {
         self.asking.contains_key(&ask)
     }
 
+    pub fn len(&self) -> usize {
+        self.asking.len() + self.mending.len()
+    }
+
     /// A replica is gone: what it was asked, or what was to be repaired there, is found again.
     pub fn forget(&mut self, gone: ReplicaId) {
         self.asking.retain(|_, repair| repair.reader != gone && repair.damaged != gone);

@@ -290,7 +290,9 @@ impl Target {
         let mark = round.mark().expect("it is opened");
         let source = round.source;
         let useless = round.staged.is_none();
-        self.rounds.use_kept(source, mark.source);
+        if !off!(self, UseKept) {
+            self.rounds.use_kept(source, mark.source);
+        }
         let facts = self.peers[&replica].facts.as_ref();
         if useless && facts.is_some_and(|facts| facts.import.is_some()) {
             self.tell(replica, ToReplica::AbandonImport, cx);
@@ -415,9 +417,13 @@ impl Target {
                     round.apart.bad_sources.push(source);
                     let of = round.content();
                     // Frozen again, the source may have been written there since.
-                    let frozen = round.opened.take().map(|opened| opened.position);
-                    if let Some(at) = frozen {
-                        self.forget_frozen(source, at);
+                    if let Some(opened) = round.opened.take() {
+                        self.forget_frozen(source, opened.position);
+                        // No round goes on with it. It stays for the repair of what is frozen, and is
+                        // closed then: else it would take space for as long as this reign lasts.
+                        if opened.snapshot.is_none() {
+                            self.rounds.close_later(source, opened.position, cx.now);
+                        }
                     }
                     self.repair(source, of, offset, cx);
                 }
@@ -478,6 +484,8 @@ impl Target {
         self.rounds.committed += 1;
         self.note_staged(replica, None);
         if internal {
+            // Also not for another import that was to go on with it.
+            self.forget_frozen(source, position);
             self.tell(source, ToReplica::CloseRound { round: position }, cx);
         }
         let joins = self.sequence.has_all_above(position.seq);

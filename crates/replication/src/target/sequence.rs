@@ -161,6 +161,11 @@ impl Sequence {
         }
     }
 
+    /// Entries that are kept.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Bytes that are kept.
     pub fn kept(&self) -> u64 {
         self.bytes_at(self.last()) - self.base_bytes

@@ -6,7 +6,7 @@ use crate::message::{RoundPoint, ToReplica};
 use crate::state::ImportMark;
 use crate::target::peer::Stand;
 use crate::target::rounds::{Round, Rounds};
-use crate::target::{Cx, Target};
+use crate::target::{Cx, Target, off};
 use crate::words::{Moment, ReplicaId, Span};
 
 /// How long a frozen source is kept for an import that may go on.
@@ -18,6 +18,8 @@ pub struct Kept {
     source: ReplicaId,
     at: Position,
     until: Moment,
+    /// An import may go on with it; else it only waits to be closed.
+    is_offered: bool,
 }
 
 impl Rounds {
@@ -31,13 +33,24 @@ impl Rounds {
         for at in frozen {
             let same = |kept: &Kept| (kept.source, kept.at) == (source, *at);
             if !self.kept.iter().any(same) {
-                self.kept.push(Kept { source, at: *at, until: now + KEPT_FOR });
+                let until = now + KEPT_FOR;
+                self.kept.push(Kept { source, at: *at, until, is_offered: true });
             }
         }
+    }
+
+    /// A source that no import goes on with. It is closed when repairs of it are done.
+    pub fn close_later(&mut self, source: ReplicaId, at: Position, now: Moment) {
+        self.kept.push(Kept { source, at, until: now + KEPT_FOR, is_offered: false });
     }
 }
 
 impl Target {
+    /// Sources that stay frozen for an import that may go on.
+    pub fn kept_sources(&self) -> impl Iterator<Item = (ReplicaId, Position)> {
+        self.rounds.kept.iter().map(|kept| (kept.source, kept.at))
+    }
+
     /// What a destination has staged, if it is of use.
     pub(super) fn staged_by(
         &self,
@@ -85,7 +98,8 @@ impl Target {
             let keeps = |id: &ReplicaId| {
                 let facts = self.peers[id].facts.as_ref();
                 let reported = facts.is_some_and(|facts| facts.rounds.contains(&mark.source));
-                let kept = |kept: &Kept| kept.source == *id && kept.at == mark.source;
+                let kept =
+                    |kept: &Kept| kept.is_offered && (kept.source, kept.at) == (*id, mark.source);
                 reported || self.rounds.kept.iter().any(kept)
             };
             let mut keeping = self.peers.keys().copied().filter(able).filter(keeps);
@@ -113,7 +127,9 @@ impl Target {
 
     /// Nobody goes on with it.
     pub(super) fn forget_frozen(&mut self, source: ReplicaId, frozen: Position) {
-        self.rounds.use_kept(source, frozen);
+        if !off!(self, UseKept) {
+            self.rounds.use_kept(source, frozen);
+        }
         if let Some(facts) = self.peers.get_mut(&source).and_then(|peer| peer.facts.as_mut()) {
             facts.rounds.retain(|at| *at != frozen);
         }

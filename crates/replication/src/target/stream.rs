@@ -126,7 +126,9 @@ impl Target {
         peer.renewed = None;
         peer.reads = 0;
         self.reads.ask_anew(replica);
-        self.repairs.forget(replica);
+        if !off!(self, ForgetRepairs) {
+            self.repairs.forget(replica);
+        }
         self.rounds_without(replica, cx);
     }
 

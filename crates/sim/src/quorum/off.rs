@@ -11,6 +11,8 @@ pub enum Check {
     Spies,
     /// A calm quorum serves, while faults go on elsewhere (P6).
     Liveness,
+    /// Machines and stores are empty when everything is done.
+    Residue,
 }
 
 /// What is turned off.
@@ -97,6 +99,8 @@ impl Off {
                     &[(Fault::TakeOver, 3), (Fault::Kill, 3), (Fault::Partition, 4)]
                 }
                 Headroom => &[(Fault::FullPool, 3)],
+                ForgetRepairs => &[(Fault::Rot, 1), (Fault::Kill, 4), (Fault::BreakLink, 2)],
+                UseKept => &[(Fault::Kill, 3), (Fault::BreakLink, 2), (Fault::Partition, 6)],
                 AnswerRepeated => &[(Fault::BreakClient, 5), (Fault::Pause, 20)],
             },
         }

@@ -374,6 +374,12 @@ impl EnginePool {
         self.facts(volume).map(|facts| facts.snapshots).unwrap_or_default()
     }
 
+    /// All snapshots of a volume, those of rounds included.
+    pub fn snapshots_of(&self, volume: VolumeNo) -> usize {
+        let Some(info) = self.info(volume) else { return 0 };
+        self.pool().snapshots().iter().filter(|it| it.volume == info.id && !it.hidden).count()
+    }
+
     pub fn held(&self, volume: VolumeNo) -> Option<Position> {
         self.info(volume).map(|info| info.held)
     }

@@ -7,6 +7,7 @@ use super::event::What;
 use super::nodes::Life;
 use super::{World, place_of};
 use crate::quorum::clients::{FinalCopy, VolumeNo};
+use crate::quorum::off::Check;
 use crate::quorum::store::Content;
 
 /// How often a copy is looked at while the world goes on.
@@ -104,9 +105,15 @@ impl World {
             self.judge_volume(volume, &mut copies)?;
         }
         match self.clients.waiting() {
-            0 => self.clients.judge(&copies),
-            waiting => Err(format!("{waiting} requests were never answered")),
+            0 => self.clients.judge(&copies)?,
+            waiting => return Err(format!("{waiting} requests were never answered")),
         }
+        if self.plan.has_check(Check::Residue) {
+            for volume in self.volumes() {
+                self.judge_residue(volume)?;
+            }
+        }
+        Ok(())
     }
 
     fn judge_volume(

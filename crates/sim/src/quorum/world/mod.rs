@@ -29,6 +29,7 @@ mod group;
 mod links;
 mod nodes;
 mod probes;
+mod residue;
 mod stalls;
 mod targets;
 mod turns;
@@ -265,6 +266,7 @@ impl World {
             return self.push(self.now.after(LONGER), What::StopClients);
         }
         self.clients.stop(self.now);
+        self.stop_probing();
         self.push(self.now, What::ClientWake);
         let end = self.now.after(self.plan.ends.0 - self.plan.stops.0);
         self.push(end, What::End);

@@ -61,6 +61,8 @@ pub(super) struct Probes {
     next: BTreeMap<VolumeNo, Time>,
     /// Since when a volume's target is left alone.
     calm_since: BTreeMap<VolumeNo, Time>,
+    /// Clients have ended, and so do these.
+    over: bool,
 }
 
 impl World {
@@ -79,6 +81,10 @@ impl World {
     /// Something is done to the target of a volume.
     pub(super) fn disturb_volume(&mut self, volume: VolumeNo) {
         self.probes.calm_since.insert(volume, self.now);
+    }
+
+    pub(super) fn stop_probing(&mut self) {
+        self.probes.over = true;
     }
 
     /// The run that has to serve a volume by now, if there is one.
@@ -131,7 +137,8 @@ impl World {
     }
 
     fn begin_probe(&mut self, volume: VolumeNo, holder: NodeId) {
-        if self.probes.next.get(&volume).is_some_and(|next| *next > self.now) {
+        let paused = self.probes.next.get(&volume).is_some_and(|next| *next > self.now);
+        if paused || self.probes.over {
             return;
         }
         let Some(target) = self.nodes[&holder].targets.get(&volume) else {
@@ -241,7 +248,8 @@ impl World {
             (Step::Stage, Ok(CommandAnswer::Stage(number))) => Step::Login(*number),
             (Step::Snapshot, Ok(_)) => Step::SnapshotAgain,
             (Step::SnapshotAgain, Ok(_)) => Step::Delete,
-            (Step::Delete, Ok(_)) => return self.end_probe(volume, "probe done"),
+            (Step::Delete, Ok(_)) if self.healed => return self.end_probe(volume, "probe done"),
+            (Step::Delete, Ok(_)) => return self.end_probe(volume, "probe done beside faults"),
             // A hold of a group, as many deletions as are kept, or pools that were full.
             (_, Err(CommandError::Busy | CommandError::NoSpace)) => {
                 return self.end_probe(volume, "probe came at a bad time");

@@ -137,6 +137,9 @@ impl World {
             target.term = Some(message.term);
         }
         self.observe_to_replica(volume, replica, message);
+        if let ToReplica::CloseRound { round } = &message.body {
+            self.judge_closed(at, volume, (replica, *round));
+        }
         if let ToReplica::Recovered = &message.body {
             let judged = self.observed.recovered(volume, message.term, replica);
             judged.unwrap_or_else(|violation| self.fail(violation));
