@@ -14,6 +14,8 @@ use control::api::{Client, Code, Endpoint};
 use control::controller::Settings;
 use control::serve::{Options, serve};
 use false_node::FalseNode;
+use proto::catalog_client::Swapped;
+use proto::v1::object::Body;
 use proto::v1::swap_request::Change;
 use proto::v1::{Chap, Key, Kind, Member, Membership, Node, Place, Quorum, Volume, Voters};
 use site::Scratch;
@@ -123,6 +125,23 @@ impl Control {
         let api = self.client(&self.token);
         while api.volume(name).await.is_err() {
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Control {
+    /// Past the API, as somebody else would.
+    async fn change(&self, name: &str, change: impl Fn(&mut Volume)) {
+        let client = site::client(self.catalog);
+        loop {
+            let found = client.get(&site::key(name)).await.unwrap().unwrap();
+            let Some(Body::Volume(mut volume)) = found.body else { panic!("no volume") };
+            change(&mut volume);
+            let swapped =
+                client.swap(&site::key(name), found.version, Change::Volume(volume)).await;
+            if let Swapped::Done(_) = swapped.unwrap() {
+                return;
+            }
         }
     }
 }
@@ -367,6 +386,40 @@ async fn a_volume_with_data_is_formatted_only_if_that_was_begun() {
     assert!(client.begin_format("db", &begin(next)).await.is_err(), "it is in use by now");
     let left = nodes[0].with(|state| state.snapshots.len());
     assert_eq!((left, client.snapshots(None, "", 0).await.unwrap().items.len()), (0, 0));
+}
+
+/// Protects what an initiator without an attachment writes while the site looks whether the volume is blank.
+#[tokio::test]
+async fn an_open_volume_is_closed_to_others_before_it_is_formatted() {
+    let control = control().await;
+    let nodes = control.nodes(1).await;
+    nodes[0].with(|state| state.never_serves = false);
+    control.volume("db", None).await;
+    control.change("db", |volume| volume.attached_only = false).await;
+    let (client, stage) = staged(&control).await;
+    assert!(!client.volume("db").await.unwrap().attached_only);
+    // Somebody writes just before the target hears that he may not.
+    let state = std::sync::Arc::clone(&nodes[0].state);
+    let written = async move {
+        state.lock().unwrap().data = vec![proto::v1::Extent { offset: 600 << 10, len: 4096 }];
+    };
+    nodes[0].with(|state| state.when = Some(("start_target", Box::pin(written))));
+    let refused = client.begin_format("db", &begin(stage)).await.unwrap_err();
+    assert!(refused.message.contains("the first at byte 614400"), "{refused}");
+    assert_eq!(mark(&client).await, None);
+    nodes[0].with(|state| state.data.clear());
+    client.begin_format("db", &begin(stage)).await.unwrap();
+    assert!(mark(&client).await.is_some_and(|mark| mark.verified));
+    // A controller that ended before it had looked leaves a mark that permits nothing.
+    let unverified = |volume: &mut Volume| {
+        volume.format.iter_mut().for_each(|mark| mark.verified = false);
+    };
+    control.change("db", unverified).await;
+    let begun = Instant::now();
+    while mark(&client).await.is_some() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "care removes it");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Protects what was written between a mkfs that was cut off and the next mount.

@@ -248,6 +248,7 @@ impl NodeAdmin for FalseNode {
         &self,
         _: Request<v1::StartTargetRequest>,
     ) -> Answered<v1::StartTargetResponse> {
+        self.arrived("start_target").await;
         Ok(Response::new(v1::StartTargetResponse {}))
     }
 

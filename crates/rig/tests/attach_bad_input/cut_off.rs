@@ -6,20 +6,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use control::api::types::Format;
+use control::api::types::{Format, NewVolume};
+use rig::nbd::{Nbd, NbdError};
 use rig::site::MIB;
 use tonic::Code;
 
 use super::content::{noise, read, write};
 use super::left::Left;
 use super::plugin::MOUNT;
-use super::{Case, SOON, Volume, World, refused};
+use super::{Case, SIZE, SOON, Volume, World, refused};
 
 pub const CASES: &[Case] = &[
     ("the machine is lost while it makes a file system", machine_lost),
     ("the driver is killed while it makes a file system", driver_killed),
     ("somebody uses the volume between", used_between),
     ("a mkfs that cannot be run", no_tool),
+    ("a volume that is open to everybody", open),
 ];
 
 /// A mkfs that writes into the middle of the device and comes to no end, or to a bad one.
@@ -42,6 +44,11 @@ fn false_mkfs(world: &World, end: &str) -> Result<PathBuf> {
 /// The driver and its mkfs are killed when the latter has written something.
 fn cut_off(world: &mut World) -> Result<Volume> {
     let volume = world.volume(&MOUNT)?;
+    cut_off_on(world, &volume)?;
+    Ok(volume)
+}
+
+fn cut_off_on(world: &mut World, volume: &Volume) -> Result<()> {
     let programs = false_mkfs(world, "exec sleep 600")?;
     world.plugin.restart_with(Some(&programs))?;
     let (caller, id, at) = (world.caller.clone(), &volume.id, &volume.staging);
@@ -56,9 +63,9 @@ fn cut_off(world: &mut World) -> Result<Volume> {
         ensure!(staging.join().unwrap().is_err());
         Ok(())
     })?;
-    let noted = noted(world, &volume)?.context("the site knows of it")?;
+    let noted = noted(world, volume)?.context("the site knows of it")?;
     ensure!(noted.host == "worker-1" && noted.file_system == "ext4", "{noted:?}");
-    Ok(volume)
+    Ok(())
 }
 
 fn noted(world: &World, volume: &Volume) -> Result<Option<Format>> {
@@ -130,4 +137,33 @@ fn no_tool(world: &mut World) -> Result<()> {
     ensure!(noted(world, &volume)?.is_none(), "it is forgotten");
     world.plugin.restart()?;
     world.works(&volume)
+}
+
+/// Whoever has no attachment is kept out from before the mkfs until its file system is there: nothing that he writes is
+/// taken for something that it left.
+fn open(world: &mut World) -> Result<()> {
+    let wanted = NewVolume {
+        name: "open".into(),
+        size: SIZE,
+        replicas: Some(1),
+        attached_only: false,
+        ..NewVolume::default()
+    };
+    let api = world.rig.api()?;
+    let made = api.insist(SOON, async |client| client.create_volume(&wanted).await)?;
+    let place = world.folder.join("open");
+    let (staging, target) = (place.join("staging"), place.join("target"));
+    fs::create_dir_all(&staging)?;
+    let volume = Volume { id: made.uid, how: MOUNT, staging, target };
+    world.caller.register()?;
+    world.caller.attach(&volume.id, &MOUNT, false)?;
+    let portal = world.rig.nbd(1);
+    let plain = || Nbd::connect(portal, "open", Box::new(|| true));
+    let mut before = plain()?;
+    cut_off_on(world, &volume)?;
+    ensure!(before.write(0, &[7; 4096], false).is_err(), "it is cut off");
+    ensure!(matches!(plain(), Err(NbdError::NoExport(_))), "it is kept out");
+    world.plugin.restart()?;
+    world.works(&volume)?;
+    plain().map(drop).context("it may come again")
 }
