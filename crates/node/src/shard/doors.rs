@@ -35,12 +35,17 @@ const ACCEPTS: usize = 1000;
 /// time. They are counted when something comes: who says nothing takes nothing from those who do.
 const HANDSHAKES: usize = 128;
 
-/// Reads of connections that have no session, between two ticks: their work has its share of the time,
-/// however many there are and whatever they ask. A login takes three to six.
-const STRANGER_READS: usize = 512;
+/// Time between two ticks for connections that have no session: a fifth of it for those that came lately,
+/// who may be about to log in, and less for those who go on asking. So others are served as if they were
+/// not there, however many there are and whatever they ask.
+const NEW_SHARE: Span = Span::millis(20);
+const OLD_SHARE: Span = Span::millis(5);
 
-/// The same before others get their turn. Each answers [`STRANGER_BYTES`] of requests.
-const STRANGER_READS_AT_ONCE: usize = 16;
+/// The same in one turn.
+const TURN_SHARE: Span = Span(500);
+
+/// Reads of a connection that came lately. A login takes three to six.
+const NEW_READS: u32 = 16;
 
 /// Bytes that are read at once from a connection that has no session.
 pub const STRANGER_BYTES: usize = 1 << 10;
@@ -84,39 +89,66 @@ pub struct Handshakes {
     pub postponed: Vec<usize>,
 }
 
-/// Reads from connections that have no session.
+/// Connections that have no session, and the time that is spent with them.
 #[derive(Debug, Default)]
 pub struct Strangers {
-    /// So many until the next tick.
-    left: usize,
-    /// So many in this turn.
-    turn_left: usize,
+    new: Share,
+    old: Share,
+    /// Time spent in this turn.
+    turn: Span,
+}
+
+#[derive(Debug, Default)]
+struct Share {
+    /// Time spent since the last tick.
+    spent: Span,
     /// Lines that have to wait; they are marked as readable all the time.
     postponed: Vec<usize>,
 }
 
 impl Strangers {
-    /// Whether a connection may be read from now. If not, it has its turn later.
-    pub fn may_read(&mut self, at: usize) -> bool {
-        if self.left == 0 || self.turn_left == 0 {
-            self.postponed.push(at);
-            return false;
+    /// Whether a connection that was read from so often may be read from now. If not, it has its turn
+    /// later.
+    pub fn may_read(&mut self, at: usize, reads: u32) -> bool {
+        let (share, max) = self.share(reads);
+        let has_time = share.spent < max;
+        if has_time && self.turn < TURN_SHARE {
+            return true;
         }
-        self.left -= 1;
-        self.turn_left -= 1;
-        true
+        self.share(reads).0.postponed.push(at);
+        false
+    }
+
+    pub fn spent(&mut self, reads: u32, time: Span) {
+        self.share(reads).0.spent.0 += time.0;
+        self.turn.0 += time.0;
+    }
+
+    fn share(&mut self, reads: u32) -> (&mut Share, Span) {
+        match reads < NEW_READS {
+            true => (&mut self.new, NEW_SHARE),
+            false => (&mut self.old, OLD_SHARE),
+        }
     }
 
     pub fn begin_turn(&mut self, readable: &mut Vec<usize>) {
-        self.turn_left = STRANGER_READS_AT_ONCE;
-        if self.left > 0 {
-            readable.append(&mut self.postponed);
+        self.turn = Span::default();
+        for (share, max) in [(&mut self.new, NEW_SHARE), (&mut self.old, OLD_SHARE)] {
+            if share.spent < max {
+                readable.append(&mut share.postponed);
+            }
         }
     }
 
     /// Whether some wait for nothing but the next turn.
     pub fn have_work(&self) -> bool {
-        self.left > 0 && !self.postponed.is_empty()
+        let waits = |share: &Share, max| share.spent < max && !share.postponed.is_empty();
+        waits(&self.new, NEW_SHARE) || waits(&self.old, OLD_SHARE)
+    }
+
+    fn tick(&mut self) {
+        self.new.spent = Span::default();
+        self.old.spent = Span::default();
     }
 }
 
@@ -288,7 +320,7 @@ impl Shard {
     pub(super) fn tick_doors(&mut self) {
         self.doors.iter_mut().for_each(|door| door.left = ACCEPTS);
         self.handshakes.left = HANDSHAKES;
-        self.strangers.left = STRANGER_READS;
+        self.strangers.tick();
         // They are marked as readable all the time: nobody else put them there.
         self.readable.append(&mut self.handshakes.postponed);
         let (lines, iscsi) = (&self.lines, &self.iscsi);

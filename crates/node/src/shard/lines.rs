@@ -16,6 +16,7 @@ use super::peers::{Incoming, Outgoing, Stage};
 use super::pools::Payloads;
 use super::volumes::VolumeNo;
 use super::{POOLS_FROM, Shard};
+use crate::clock;
 use crate::net::frames::Frame;
 use crate::net::socket::{Got, Socket};
 
@@ -44,6 +45,8 @@ pub struct Line {
     /// Places are given anew; this number is not.
     pub number: u64,
     pub since: Moment,
+    /// How often it was read from while it had no session.
+    stranger_reads: u32,
     /// It is among those that may have more to read.
     readable: bool,
     /// The other side sends no more: there is an end to be read behind what is there.
@@ -69,6 +72,7 @@ impl Shard {
             role,
             number,
             since: self.now,
+            stranger_reads: 0,
             readable: false,
             ending: false,
             paused: false,
@@ -133,11 +137,23 @@ impl Shard {
     /// Whether there may be more.
     fn read_line(&mut self, at: usize) -> bool {
         let Some(line) = self.lines.get_mut(at) else { return false };
-        let is_stranger = line.is_stranger(&self.iscsi);
-        if is_stranger && !self.strangers.may_read(at) {
+        if !line.is_stranger(&self.iscsi) {
+            return self.read_from(at, false);
+        }
+        let reads = line.stranger_reads;
+        if !self.strangers.may_read(at, reads) {
             line.readable = true;
             return false;
         }
+        line.stranger_reads = reads.saturating_add(1);
+        let begun = clock::now();
+        let more = self.read_from(at, true);
+        self.strangers.spent(reads, clock::now().since(begun));
+        more
+    }
+
+    fn read_from(&mut self, at: usize, is_stranger: bool) -> bool {
+        let Some(line) = self.lines.get_mut(at) else { return false };
         if line.can_go_on() {
             self.with_nbd(at, |shard, nbd| shard.nbd_goes_on(nbd));
             return true;

@@ -135,6 +135,32 @@ fn read(shard: &mut Shard) {
     shard.send_lines();
 }
 
+/// Protects those who are served from those who ask, and those who log in from those who go on asking.
+#[test]
+fn time_for_strangers_is_bounded() {
+    let mut strangers = Strangers::default();
+    let mut readable = Vec::new();
+    strangers.begin_turn(&mut readable);
+    assert!(strangers.may_read(1, NEW_READS));
+    strangers.spent(NEW_READS, TURN_SHARE);
+    assert!(!strangers.may_read(2, NEW_READS) && !strangers.may_read(3, 0), "others have a turn");
+    assert!(strangers.have_work());
+    strangers.begin_turn(&mut readable);
+    assert_eq!(readable, [3, 2], "those who came lately are first");
+    strangers.spent(NEW_READS, OLD_SHARE);
+    strangers.begin_turn(&mut readable);
+    assert!(!strangers.may_read(2, NEW_READS), "they wait for the next tick");
+    assert!(!strangers.have_work() && strangers.may_read(3, 0));
+    strangers.spent(0, NEW_SHARE);
+    strangers.begin_turn(&mut readable);
+    assert!(!strangers.may_read(3, 0));
+    strangers.tick();
+    readable.clear();
+    strangers.begin_turn(&mut readable);
+    assert_eq!(readable, [3, 2]);
+    assert!(strangers.may_read(2, NEW_READS) && strangers.may_read(3, 0));
+}
+
 /// Protects from memory for answers to questions of whoever comes along: a client asks and does not read.
 #[test]
 fn who_has_proved_nothing_has_few_answers_waiting() {
