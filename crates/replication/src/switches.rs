@@ -32,6 +32,8 @@ pub enum Switch {
     CatalogMembership,
     /// [target] During a change both quorums are needed.
     JointQuorum,
+    /// [target] During a change the new quorum is needed too: off, the old one alone decides.
+    NewQuorum,
     /// [replica] A round is committed whole, with the small state that belongs to its position.
     WholeRounds,
     /// [replica] Deletions wait until they are durable on a quorum.

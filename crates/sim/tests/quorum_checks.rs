@@ -25,7 +25,7 @@ struct Case {
     within: u64,
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case {
         check: Check::OneReader,
         off: Off::TimeAfterInput,
@@ -65,6 +65,14 @@ const CASES: [Case; 5] = [
         provoke: |_| {},
         says: "residue",
         within: 30,
+    },
+    Case {
+        check: Check::OwnQuorum,
+        off: Off::Machine(Switch::NewQuorum),
+        beside: &[Check::Liveness, Check::Residue],
+        provoke: |_| {},
+        says: "by the target's own membership",
+        within: 60,
     },
 ];
 

@@ -24,6 +24,10 @@ impl Target {
                 let (version, voters) = (membership.version, next.clone());
                 Cow::Owned(Membership { version, voters, next: None })
             }
+            Some(_) if off!(self, NewQuorum) => {
+                let (version, voters) = (membership.version, membership.voters.clone());
+                Cow::Owned(Membership { version, voters, next: None })
+            }
             _ => Cow::Borrowed(membership),
         }
     }

@@ -285,12 +285,13 @@ impl Target {
         }
         round.moved = cx.now;
         round.step = Step::Beginning;
-        let size = opened.size;
+        let (size, of_user) = (opened.size, opened.snapshot.is_some());
         round.opened = Some(opened);
         let mark = round.mark().expect("it is opened");
         let source = round.source;
         let useless = round.staged.is_none();
-        if !off!(self, UseKept) {
+        // A user's snapshot at the same point is another: what was frozen there is still to be closed.
+        if !of_user && !off!(self, UseKept) {
             self.rounds.use_kept(source, mark.source);
         }
         let facts = self.peers[&replica].facts.as_ref();

@@ -106,6 +106,11 @@ impl Target {
         }
     }
 
+    /// The membership that this reign acts on.
+    pub fn membership(&self) -> &Membership {
+        &self.steps.membership
+    }
+
     /// The size of the volume behind the last entry.
     pub fn size(&self) -> ByteLen {
         self.shared.size

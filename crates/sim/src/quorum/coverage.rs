@@ -47,7 +47,7 @@ pub const REQUIRED: [(&str, u64); 55] = [
     ("membership: vote given up", 10),
     ("power cut lost writes", 100),
     ("probe done", 1_000),
-    ("probe done beside faults", 1_000),
+    ("probe done beside faults", 200),
     ("reads waited for the lease", 100),
     ("stalled in front of sending", 500),
     ("reconnects", 1_000),

@@ -13,6 +13,8 @@ pub enum Check {
     Liveness,
     /// Machines and stores are empty when everything is done.
     Residue,
+    /// What is acknowledged is on a quorum of the sets that the target itself goes by (P1, P2, Q8).
+    OwnQuorum,
 }
 
 /// What is turned off.
@@ -89,7 +91,7 @@ impl Off {
                 ReadLease | WaitOutLease => &[(Fault::CutOff, 3)],
                 UnbrokenHold | NoSeqInHold => &[(Fault::GroupCut, 1)],
                 ConnectionNumbers => &[(Fault::BreakClient, 1), (Fault::SlowLinks, 2)],
-                CatalogMembership | JointQuorum => &[
+                CatalogMembership | JointQuorum | NewQuorum => &[
                     (Fault::Scale, 3),
                     (Fault::Replace, 3),
                     (Fault::TakeOver, 3),

@@ -6,7 +6,7 @@ use block::{ByteLen, ByteOffset, Data, Position, Seq, Term};
 use replication::client::{ConnectionId, Request, RequestId};
 use replication::entry::{Change, Entry};
 use replication::history::Reign;
-use replication::membership::Membership;
+use replication::membership::{Membership, Voters};
 use replication::message::{ForTarget, ToTarget};
 use replication::words::{Boot, Incarnation, ReplicaId};
 
@@ -100,6 +100,14 @@ pub struct Observed {
     volumes: Vec<Volume>,
     /// Reads of two reigns are compared by their moment alone.
     one_reader: bool,
+}
+
+/// Who has to have what is acknowledged.
+pub struct Quorums {
+    /// The voters of the catalog, if it has the grant of the reign that answers.
+    pub listed: Option<Voters>,
+    /// What the target goes by.
+    pub own: Option<Membership>,
 }
 
 /// What an answer was.
@@ -282,6 +290,16 @@ impl Observed {
         asked.filter(move |(_, asked)| asked.since < before).map(|(request, _)| *request)
     }
 
+    /// Requests of a volume that came before this moment and are not answered.
+    pub fn unanswered_of(
+        &self,
+        volume: VolumeNo,
+        before: Time,
+    ) -> impl Iterator<Item = (ConnectionId, RequestId)> {
+        let asked = self.volumes[volume.0].asked.iter();
+        asked.filter(move |(_, asked)| asked.since < before).map(|(request, _)| *request)
+    }
+
     /// A reply leaves a target of this reign.
     pub fn replied(
         &mut self,
@@ -289,7 +307,7 @@ impl Observed {
         term: Term,
         request: (ConnectionId, RequestId),
         replied: Replied,
-        membership: Option<&Membership>,
+        quorums: &Quorums,
     ) -> Result<bool, Violation> {
         let volume = &mut self.volumes[volume.0];
         let Some(asked) = volume.asked.remove(&request) else {
@@ -305,41 +323,34 @@ impl Observed {
             ));
         }
         let first = term > volume.served;
-        if let (true, Some(membership)) = (first, membership) {
-            volume.judge_first(term, membership)?;
+        if first {
+            volume.judge_first(term, quorums)?;
         }
         volume.served = volume.served.max(term);
-        volume.judge(term, &asked, membership)?;
+        volume.judge(term, &asked, quorums)?;
         Ok(first)
     }
 }
 
 impl Volume {
     /// Q3: what a reign serves cannot vanish any more: its barrier is durable on a quorum.
-    fn judge_first(&self, term: Term, membership: &Membership) -> Result<(), Violation> {
+    fn judge_first(&self, term: Term, quorums: &Quorums) -> Result<(), Violation> {
         let mut of_term = self.entries.range((term, Seq(0))..=(term, Seq(u64::MAX)));
         let Some(((_, barrier), _)) = of_term.next() else {
             return Err(format!("Q3: reign {} answers and has no barrier", term.0));
         };
         let at = Position { term, seq: *barrier };
-        self.on_quorum(at, membership, true, "Q3: what stands behind the barrier")
+        self.on_quorums(at, quorums, true, "Q3: what stands behind the barrier")
     }
 
-    fn judge(
-        &mut self,
-        term: Term,
-        asked: &Asked,
-        membership: Option<&Membership>,
-    ) -> Result<(), Violation> {
+    fn judge(&mut self, term: Term, asked: &Asked, quorums: &Quorums) -> Result<(), Violation> {
         let fua = match &asked.what {
             Asks::Write { fua, .. } | Asks::Zero { fua, .. } => *fua,
             Asks::Flush => {
                 let covered = asked.acked.filter(|acked| acked.term == term);
-                return match (covered, membership) {
-                    (Some(acked), Some(membership)) => {
-                        self.on_quorum(acked, membership, true, "P2: a flush")
-                    }
-                    _ => Ok(()),
+                return match covered {
+                    Some(acked) => self.on_quorums(acked, quorums, true, "P2: a flush"),
+                    None => Ok(()),
                 };
             }
             Asks::Read | Asks::Other => return Ok(()),
@@ -355,10 +366,7 @@ impl Volume {
         // Two requests may be alike: it is enough that one entry of this kind is where it has to be.
         for seq in self.fitting(term, asked) {
             let at = Position { term, seq };
-            verdict = match membership {
-                Some(membership) => self.on_quorum(at, membership, fua, "P1: a write"),
-                None => Ok(()),
-            };
+            verdict = self.on_quorums(at, quorums, fua, "P1: a write");
             if verdict.is_ok() {
                 self.acked = self.acked.max(Some(at));
                 break;
@@ -375,10 +383,31 @@ impl Volume {
         fits.map(|((_, seq), _)| *seq).collect()
     }
 
+    /// By the catalog's word, and by what the target itself goes by: of both sets while a change is
+    /// under way, also where another node has the grant by now.
+    fn on_quorums(
+        &self,
+        at: Position,
+        quorums: &Quorums,
+        durably: bool,
+        what: &str,
+    ) -> Result<(), Violation> {
+        if let Some(voters) = &quorums.listed {
+            self.on_quorum(at, voters, durably, what)?;
+        }
+        if let Some(own) = &quorums.own {
+            let what = format!("{what}, by the target's own membership,");
+            for voters in std::iter::once(&own.voters).chain(&own.next) {
+                self.on_quorum(at, voters, durably, &what)?;
+            }
+        }
+        Ok(())
+    }
+
     fn on_quorum(
         &self,
         at: Position,
-        membership: &Membership,
+        voters: &Voters,
         durably: bool,
         what: &str,
     ) -> Result<(), Violation> {
@@ -388,7 +417,6 @@ impl Volume {
             let present = present.filter(|reached| reached.incarnation == member.incarnation);
             present.or(lost).is_some_and(|reached| reached.has(at, durably))
         };
-        let voters = &membership.voters;
         let count = voters.members.iter().filter(has).count();
         match count >= voters.cf() {
             true => Ok(()),

@@ -34,6 +34,12 @@ impl Attached {
 pub(super) const COORDINATOR: u64 = 1 << 60;
 
 impl World {
+    /// Whether it leads to the run that the catalog names.
+    pub(super) fn is_at_holder(&self, attached: &Attached, volume: VolumeNo) -> bool {
+        let holder = self.catalog.objects[&volume].holder;
+        attached.to.node == holder && self.is_running(attached.to, volume)
+    }
+
     pub(super) fn wake_clients(&mut self) {
         let actions = self.clients.wake(self.now);
         for action in actions {

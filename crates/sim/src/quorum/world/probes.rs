@@ -61,6 +61,8 @@ pub(super) struct Probes {
     next: BTreeMap<VolumeNo, Time>,
     /// Since when a volume's target is left alone.
     calm_since: BTreeMap<VolumeNo, Time>,
+    /// Since when it has to serve.
+    serves_since: BTreeMap<VolumeNo, Time>,
     /// Clients have ended, and so do these.
     over: bool,
 }
@@ -110,6 +112,10 @@ impl World {
         serves.then_some(object.holder)
     }
 
+    pub(super) fn has_served_since(&self, volume: VolumeNo, before: Time) -> bool {
+        self.probes.serves_since.get(&volume).is_some_and(|since| *since <= before)
+    }
+
     pub(super) fn go_on_probing(&mut self) {
         if !self.plan.has_check(Check::Liveness) {
             return;
@@ -117,8 +123,10 @@ impl World {
         for volume in self.volumes() {
             let Some(holder) = self.has_to_serve(volume) else {
                 self.probes.under_way.remove(&volume);
+                self.probes.serves_since.remove(&volume);
                 continue;
             };
+            self.probes.serves_since.entry(volume).or_insert(self.now);
             let late = Time(self.now.0.saturating_sub(STEP_MAX));
             match self.probes.under_way.get(&volume) {
                 Some(probe) if probe.since < late => {

@@ -84,8 +84,7 @@ impl World {
                     self.observe_sent(at, volume, *replica, message);
                 }
                 Output::Reply { connection, id, result } => {
-                    let term = self.term_of(at, volume);
-                    self.observe_reply(volume, term, *connection, *id, result);
+                    self.observe_reply(at, volume, (*connection, *id), result);
                 }
                 _ => {}
             }
@@ -121,7 +120,7 @@ impl World {
         }
     }
 
-    fn term_of(&self, at: RunAt, volume: VolumeNo) -> Option<Term> {
+    pub(super) fn term_of(&self, at: RunAt, volume: VolumeNo) -> Option<Term> {
         self.nodes[&at.node].targets.get(&volume).and_then(|target| target.term)
     }
 

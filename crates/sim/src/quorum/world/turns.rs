@@ -79,8 +79,8 @@ impl World {
         }
     }
 
-    /// A welcome begins a batch of its own: what the target answers for what came before it is
-    /// judged by what was known before it.
+    /// A welcome and a word of the catalog begin a batch of their own: what the target answers for what
+    /// came before them is judged by what was known before them.
     pub(super) fn target_turn(&mut self, at: RunAt, volume: VolumeNo) {
         if self.stalls_before_step(at.node) {
             return self.push(self.now, What::TargetTurn { run: at, volume });
@@ -91,7 +91,7 @@ impl World {
             else {
                 return;
             };
-            let end = target.came.iter().skip(1).position(|event| welcome_of(event).is_some());
+            let end = target.came.iter().skip(1).position(begins_batch);
             let end = end.map_or(target.came.len(), |position| position + 1);
             let mut batch: Vec<Event> = target.came.drain(..end).collect();
             let Some(first) = batch.first() else { return };
@@ -127,4 +127,9 @@ fn welcome_of(event: &Event) -> Option<(ReplicaId, Term, Boot)> {
         ToTarget::Welcome(welcome) => Some((*replica, message.term, welcome.boot)),
         _ => None,
     }
+}
+
+/// Whether what a target goes by may be another from here on.
+fn begins_batch(event: &Event) -> bool {
+    matches!(event, Event::Catalog(_)) || welcome_of(event).is_some()
 }

@@ -6,10 +6,12 @@ use replication::message::{ForReplica, ForTarget, Leaving, Refusal, ToReplica, T
 use replication::state::ReplicaState;
 use replication::words::{Grant, NodeId, ReplicaId};
 
+use super::event::RunAt;
 use super::{World, replica_id};
-use crate::quorum::check::Replied;
+use crate::quorum::check::{Quorums, Replied};
 use crate::quorum::clients::{Time, VolumeNo};
 use crate::quorum::coverage::{CAUGHT_UP, CHANGED};
+use crate::quorum::off::Check;
 
 /// How long a request may wait while nothing but space is missing, in microseconds.
 const WAITS_MAX: u64 = 8_000_000;
@@ -176,6 +178,7 @@ impl World {
 
     /// Without space writes are refused and everything else goes on: nobody waits for long.
     pub(super) fn judge_waiting(&mut self) {
+        self.judge_calm_waiting();
         if !self.plan.is_only_short_of_space() {
             return;
         }
@@ -188,12 +191,33 @@ impl World {
         }
     }
 
+    /// P6, Q7: where a quorum has been calm for long enough, and has space, no request waits for long,
+    /// whatever happens elsewhere.
+    fn judge_calm_waiting(&mut self) {
+        if !self.plan.has_check(Check::Liveness) || self.plan.has_groups() {
+            return;
+        }
+        let before = Time(self.now.0.saturating_sub(WAITS_MAX));
+        for volume in self.volumes() {
+            if !self.has_served_since(volume, before) {
+                continue;
+            }
+            let waits = self.observed.unanswered_of(volume, before).find(|(connection, _)| {
+                let attached = self.attached.get(connection);
+                attached.is_some_and(|it| it.is_open() && self.is_at_holder(it, volume))
+            });
+            if let Some(request) = waits {
+                self.fail(format!("P6: {request:?} waits at a calm quorum"));
+                return;
+            }
+        }
+    }
+
     pub(super) fn observe_reply(
         &mut self,
+        at: RunAt,
         volume: VolumeNo,
-        term: Option<Term>,
-        connection: ConnectionId,
-        id: RequestId,
+        (connection, id): (ConnectionId, RequestId),
         result: &Result<Answer, IoError>,
     ) {
         let replied = match result {
@@ -210,16 +234,20 @@ impl World {
         } else {
             self.say(|| format!("v{} reply {}/{}: {replied:?}", volume.0, connection.0, id.0));
         }
-        let Some(term) = term else {
+        let Some(term) = self.term_of(at, volume) else {
             if replied != Replied::Failed {
                 self.fail("a target without a term answered".to_owned());
             }
             return;
         };
         let object = &self.catalog.objects[&volume];
-        let membership = (Grant::of(term) == object.grant).then(|| object.membership.clone());
+        let listed = (Grant::of(term) == object.grant).then(|| object.membership.voters.clone());
+        let target = self.nodes[&at.node].targets.get(&volume);
+        let own = target.filter(|_| self.plan.has_check(Check::OwnQuorum));
+        let own = own.map(|target| target.machine.membership().clone());
         let request = (connection, id);
-        match self.observed.replied(volume, term, request, replied, membership.as_ref()) {
+        let quorums = Quorums { listed, own };
+        match self.observed.replied(volume, term, request, replied, &quorums) {
             Ok(true) => self.say(|| format!("v{} reign {} serves", volume.0, term.0)),
             Ok(false) => {}
             Err(violation) => self.fail(violation),
