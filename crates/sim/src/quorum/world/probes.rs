@@ -256,8 +256,7 @@ impl World {
             (Step::Stage, Ok(CommandAnswer::Stage(number))) => Step::Login(*number),
             (Step::Snapshot, Ok(_)) => Step::SnapshotAgain,
             (Step::SnapshotAgain, Ok(_)) => Step::Delete,
-            (Step::Delete, Ok(_)) if self.healed => return self.end_probe(volume, "probe done"),
-            (Step::Delete, Ok(_)) => return self.end_probe(volume, "probe done beside faults"),
+            (Step::Delete, Ok(_)) => return self.end_probe(volume, "probe done"),
             // A hold of a group, as many deletions as are kept, or pools that were full.
             (_, Err(CommandError::Busy | CommandError::NoSpace)) => {
                 return self.end_probe(volume, "probe came at a bad time");
