@@ -107,12 +107,6 @@ impl Rig {
         Rig::start_as(Head::Catalog, wires, PoolSpace::AtOnce, folder, pools, network)
     }
 
-    /// With pools in sparse files.
-    pub fn start_sparse(folder: &Path, pools: &[u64], network: Network) -> Result<Rig> {
-        let wires = Wires::from_env();
-        Rig::start_as(Head::Catalog, wires, PoolSpace::AsUsed, folder, pools, network)
-    }
-
     /// With a controller, which is told these options.
     pub fn start_controlled(folder: &Path, pools: &[u64], options: &[&str]) -> Result<Rig> {
         Rig::start_controlled_on(Network::loopback(), folder, pools, options)
@@ -124,7 +118,22 @@ impl Rig {
         pools: &[u64],
         options: &[&str],
     ) -> Result<Rig> {
-        let (head, space) = (Head::Control(options), PoolSpace::AtOnce);
+        Rig::start_control(network, folder, pools, options, PoolSpace::AtOnce)
+    }
+
+    /// The same with pools in sparse files.
+    pub fn start_controlled_sparse(folder: &Path, pools: &[u64], options: &[&str]) -> Result<Rig> {
+        Rig::start_control(Network::loopback(), folder, pools, options, PoolSpace::AsUsed)
+    }
+
+    fn start_control(
+        network: Network,
+        folder: &Path,
+        pools: &[u64],
+        options: &[&str],
+        space: PoolSpace,
+    ) -> Result<Rig> {
+        let head = Head::Control(options);
         let rig = Rig::start_as(head, Wires::Plain, space, folder, pools, network)?;
         rig.api()?.wait_nodes(pools.len(), Duration::from_secs(30))?;
         Ok(rig)

@@ -39,6 +39,8 @@ impl Failing {
             return None;
         }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // Of a run that was killed. Where there is none, there is nothing to unmount.
+        let _ = tool("umount", &["-l"], &folder.join("device"));
         let mut rig = Rig::start(&folder, &[64 * MIB], Network::loopback()).unwrap();
         rig.stop(1).unwrap();
         let (pool, below) = (rig.pool(1), folder.join("below"));
@@ -87,8 +89,23 @@ impl Failing {
         self.rig.stop(1).unwrap();
     }
 
+    fn device(&self) -> PathBuf {
+        self.rig.folder().join("device")
+    }
+
     fn state(&self) -> PathBuf {
         self.rig.folder().join("state-1")
+    }
+}
+
+impl Drop for Failing {
+    fn drop(&mut self) {
+        // A test that failed may leave a process that still has its file open, for which an ordinary
+        // unmount would wait.
+        if thread::panicking() {
+            self.rig.kill9(1);
+            let _ = tool("umount", &["-l"], &self.device());
+        }
     }
 }
 

@@ -9,7 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rig::links::Network;
 use rig::load::block::{self, Found, Version};
 use rig::nbd::{ENOSPC, Nbd, NbdError};
 use rig::pools;
@@ -123,16 +122,16 @@ fn a_full_file_system_below_everything_is_only_full() {
     let small = Small::mount(folder).unwrap();
     // Dropped before the file system that it is on.
     let mut rig =
-        Rig::start_sparse(&small.0.join("site"), &[256 * MIB; 3], Network::loopback()).unwrap();
+        Rig::start_controlled_sparse(&small.0.join("site"), &[256 * MIB; 3], &[]).unwrap();
     run(&mut rig, &small).unwrap();
 }
 
 fn run(rig: &mut Rig, small: &Small) -> Result<()> {
     let pids = NODES.map(|id| rig.node(id).pid());
     let catalog = rig.catalog().pid();
-    let operator = rig.operator()?;
-    let size = BLOCKS * BLOCK as u64;
-    operator.create(VOLUME, size, u32::try_from(BLOCK)?, &NODES)?;
+    let api = rig.api()?;
+    api.create(VOLUME, BLOCKS * BLOCK as u64, 3)?;
+    api.wait_healthy(VOLUME, PATIENCE)?;
     let at = (rig.finder(VOLUME)?)().context("it is served")?;
     let nbd = Nbd::connect(at, VOLUME, Box::new(|| true))?;
     let mut load = Load { nbd, sure: vec![Version(0); usize::try_from(BLOCKS)?] };
@@ -149,6 +148,11 @@ fn run(rig: &mut Rig, small: &Small) -> Result<()> {
         thread::sleep(Duration::from_millis(50));
     }
     load.verify()?;
+    // What the site is asked for meanwhile is taken or refused, and either way answered.
+    match api.create("meanwhile", 16 * MIB, 3) {
+        Ok(_) => println!("a volume was taken while there was no space"),
+        Err(error) => println!("a volume was refused while there was no space: {error:#}"),
+    }
 
     small.empty()?;
     rig.note("there is space again");
@@ -159,8 +163,9 @@ fn run(rig: &mut Rig, small: &Small) -> Result<()> {
     }
     println!("everything was written {:.1?} after there was space", begun.elapsed());
     load.verify()?;
-    operator.wait_healthy(VOLUME, 3, PATIENCE)?;
-    operator.create("later", 16 * MIB, 4096, &NODES)?;
+    api.wait_healthy(VOLUME, PATIENCE)?;
+    api.create("later", 16 * MIB, 3)?;
+    api.wait_healthy("later", PATIENCE)?;
     ensure!(pids == NODES.map(|id| rig.node(id).pid()), "a node was started again");
     ensure!(catalog == rig.catalog().pid(), "the catalog was started again");
     for id in NODES {
