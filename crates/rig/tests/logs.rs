@@ -13,7 +13,6 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 const VOLUME: &str = "logs";
 const BLOCK: usize = 4096;
-const BLOCKS: u64 = 256;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Enough lines to fill every buffer on the way.
 const LOUD: [(&str, &str); 1] = [("POLLUX_LOG", "trace")];
@@ -67,14 +66,14 @@ fn served_with(rig: &mut Rig, folder: &Path, output: &Path, dropped_min: u64) ->
 fn write_and_read(rig: &Rig) -> Result<()> {
     let at = rig.finder(VOLUME)?().context("the volume is served")?;
     let mut nbd = Nbd::connect(at, VOLUME, Box::new(|| true))?;
-    for block in 0..BLOCKS {
-        nbd.write(block * BLOCK as u64, &[block.to_le_bytes()[0]; BLOCK], false)?;
+    for block in 0..=u8::MAX {
+        nbd.write(u64::from(block) * BLOCK as u64, &[block; BLOCK], false)?;
     }
     nbd.flush()?;
     let mut found = [0; BLOCK];
-    for block in 0..BLOCKS {
-        nbd.read(block * BLOCK as u64, &mut found)?;
-        ensure!(found == [block.to_le_bytes()[0]; BLOCK], "block {block}");
+    for block in 0..=u8::MAX {
+        nbd.read(u64::from(block) * BLOCK as u64, &mut found)?;
+        ensure!(found == [block; BLOCK], "block {block}");
     }
     Ok(())
 }
