@@ -102,7 +102,9 @@ impl Books {
                     false => Some(answer),
                 }
             }
-            Found::Object(object) | Found::Deleted(object) if is_deleted(object, &of.uid.0) => {
+            Found::Object(object) | Found::Deleted(object)
+                if is_deleted(object, of.uid, before.map(|before| before.version)) =>
+            {
                 self.delete(&volume_key(of.name), object);
                 Some(CatalogAnswer::Deleted)
             }

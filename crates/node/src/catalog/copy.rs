@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proto::v1;
 use proto::v1::object::Body;
-use replication::words::VolumeUid;
+use replication::words::{CatalogVersion, VolumeUid};
 
 use super::Known;
 use crate::records::VolumeRecord;
@@ -85,8 +85,7 @@ impl Copy {
         let is_volume = place.0 == i32::from(v1::Kind::Volume);
         let is_known = match (is_volume, self.volumes.get(&place.1), self.others.get(place)) {
             (true, Some(known), _) => {
-                let uid = &known.record.uid.0[..];
-                known.record.object.version.0 < left.version || is_deleted(left, uid)
+                is_deleted(left, known.record.uid, Some(known.record.object.version))
             }
             (false, _, Some(known)) => known.version < left.version,
             _ => true,
@@ -103,6 +102,15 @@ impl Copy {
             self.nodes.remove(&place.1);
         }
         true
+    }
+
+    /// Whether another volume may have the name of this one: it was deleted, or, where a catalog of an earlier version keeps
+    /// no marks, it is not lost and the other one is later.
+    pub fn gives_way(&self, known: &Known, object: &v1::Object) -> bool {
+        let seen = known.record.object.version;
+        let is_later = object.deleted_uids.is_empty() && seen.0 < object.version;
+        let is_lost = self.lost.contains(&volume_place(&known.record.name));
+        is_deleted(object, known.record.uid, Some(seen)) || is_later && !is_lost
     }
 
     /// The catalog has lost this very volume. Whether that is new.
@@ -146,7 +154,11 @@ impl Copy {
     }
 }
 
-/// Whether what the catalog has under a name says that this was deleted.
-pub fn is_deleted(object: &v1::Object, uid: &[u8]) -> bool {
-    object.deleted_uids.iter().any(|deleted| deleted == uid)
+/// Whether what the catalog has under a name says that this volume, last seen in this version, was deleted. Catalogs of
+/// earlier versions keep no uids: there only a later version says so.
+pub fn is_deleted(object: &v1::Object, uid: VolumeUid, seen: Option<CatalogVersion>) -> bool {
+    match object.deleted_uids.is_empty() {
+        true => object.body.is_none() && seen.is_some_and(|seen| seen.0 < object.version),
+        false => object.deleted_uids.iter().any(|deleted| *deleted == uid.0),
+    }
 }

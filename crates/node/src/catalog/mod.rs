@@ -195,10 +195,12 @@ impl Books {
                 let known = self.learn_fetched(&object)?;
                 Ok(Listing::Listed(Box::new(known)))
             }
-            Found::Object(object) | Found::Deleted(object) => match is_deleted(&object, &uid.0) {
-                true => Ok(Listing::Deleted),
-                false => Ok(Listing::Unknown),
-            },
+            Found::Object(object) | Found::Deleted(object) => {
+                match is_deleted(&object, uid, None) {
+                    true => Ok(Listing::Deleted),
+                    false => Ok(Listing::Unknown),
+                }
+            }
             Found::Nothing => Ok(Listing::Unknown),
         }
     }
@@ -233,11 +235,9 @@ impl Books {
             return Ok(newer.clone());
         }
         let name = &known.record.name;
-        if let Some(other) = copy.volume(name).filter(|it| it.record.uid != known.record.uid) {
-            let is_later = other.record.object.version < known.record.object.version;
-            if !is_later && !is_deleted(object, &other.record.uid.0) {
-                return Err(LearnError::NameOfLost { name: name.clone() });
-            }
+        let other = copy.volume(name).filter(|it| it.record.uid != known.record.uid);
+        if other.is_some_and(|other| !copy.gives_way(other, object)) {
+            return Err(LearnError::NameOfLost { name: name.clone() });
         }
         self.remember(object)?;
         if copy.insert(known.clone()) {

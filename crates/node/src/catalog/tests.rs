@@ -114,6 +114,22 @@ async fn a_late_deletion_does_not_take_the_successor_away() {
     assert!(!known() && bench.books.remembered().is_empty());
 }
 
+/// Protects from what is left of another volume of the name in a catalog that began anew; and from a catalog of an earlier
+/// version, which does not say which one it deleted.
+#[tokio::test]
+async fn only_the_mark_of_this_volume_deletes_it() {
+    let bench = Bench::new("marks");
+    bench.books.usable(&db(9, "b")).unwrap();
+    let known = || bench.books.copy().volume("db").is_some();
+    bench.books.delete(&volume_key("db"), &left(40, 6));
+    assert!(known(), "whatever its version is");
+    let bare = |version| v1::Object { deleted_uids: Vec::new(), ..left(version, 0) };
+    bench.books.delete(&volume_key("db"), &bare(9));
+    assert!(known());
+    bench.books.delete(&volume_key("db"), &bare(10));
+    assert!(!known(), "a catalog of an earlier version");
+}
+
 /// Protects from a catalog that was lost, and begins anew: what it does not have was not deleted.
 #[tokio::test]
 async fn what_an_empty_catalog_does_not_tell_is_lost_and_kept() {
