@@ -18,6 +18,7 @@ use super::World;
 use super::event::{Heard, RunAt};
 use super::nodes::Life;
 use crate::quorum::clients::{Time, VolumeNo};
+use crate::quorum::in_memory;
 use crate::quorum::off::Check;
 
 /// How long nothing disturbs a quorum before a probe has to get through: activation (a lease,
@@ -184,7 +185,7 @@ impl World {
             }
             Step::Read => ask(Request::Read { offset, len }),
             Step::Write => {
-                let data = Data::copy_of(&[0; 512]);
+                let data = Data::copy_of(&vec![0; in_memory(LOGICAL_SECTOR)]);
                 ask(Request::Write { offset, data, fua: false })
             }
             Step::Flush => ask(Request::Flush),
