@@ -20,9 +20,12 @@ mod pools;
 #[path = "fuzz_decoders/running.rs"]
 mod running;
 
-use block::{ByteLen, ByteOffset, Seq};
+use block::{ByteLen, ByteOffset, Data, Position, Seq};
 use engine::check::{self, Depth};
-use engine::{Limits, Op, OpenOptions, Pool, Runs, Since, Subject};
+use engine::{
+    BlockSize, Compression, Limits, Op, OpenOptions, Pool, Reply, Runs, Since, SnapshotSpec,
+    Subject, VolumeInfo, VolumeSpec, Zeroing,
+};
 
 use change::{Sums, change, change_pool, repair};
 use disk::{MemDisk, PAGE};
@@ -105,6 +108,38 @@ fn open_and_check(what: &str, sums: Sums) {
     });
 }
 
+/// Changes everything that a pool says it has: what is refused says so, and the rest is merged.
+fn change_volumes(pool: &mut Pool<MemDisk>) {
+    let spec = VolumeSpec {
+        name: "another".into(),
+        size: ByteLen(1 << 20),
+        block_size: BlockSize::DEFAULT,
+        compression: Compression::Off,
+        uid: [3; 16],
+    };
+    let _ = pool.run(Op::Create { spec });
+    for VolumeInfo { id: volume, size, held, .. } in pool.volumes() {
+        let at = |more: u64| Position { seq: Seq(held.seq.0.saturating_add(more)), ..held };
+        let ends = [0, size.0.saturating_sub(4096) / 512 * 512];
+        for (offset, more) in ends.map(ByteOffset).into_iter().zip(1..) {
+            let data = Data::copy_of(&[7; 4096]);
+            let _ = pool.run(Op::Write { volume, position: at(more), offset, data });
+        }
+        let spec = SnapshotSpec { name: "now".into(), uid: [4; 16], internal: true, created: 1 };
+        let cut = pool.run(Op::Snapshot { volume, position: Some(at(3)), spec });
+        let (offset, len, how) = (ByteOffset(512), ByteLen(64 << 10), Zeroing::Discard);
+        let _ = pool.run(Op::Zero { volume, position: at(4), offset, len, how });
+        let _ = pool.run(Op::SetState { volume, position: Some(at(5)), state: vec![1; 9] });
+        let size = ByteLen(size.0.saturating_add(1 << 20));
+        let _ = pool.run(Op::Grow { volume, position: Some(at(6)), size });
+        let _ = pool.run(Op::Credit { volume, bytes: ByteLen(1 << 20) });
+        if let Ok(Reply::Snapshotted(to)) = cut {
+            let _ = pool.run(Op::Rollback { volume, position: at(7), to, force: true });
+        }
+    }
+    let _ = pool.checkpoint();
+}
+
 /// What an owner does with a pool that opened.
 fn use_and_close(mut pool: Pool<MemDisk>) {
     for volume in pool.volumes() {
@@ -131,6 +166,7 @@ fn use_and_close(mut pool: Pool<MemDisk>) {
             });
         }
     }
+    change_volumes(&mut pool);
     if let Some(snapshot) = snapshots.last() {
         let _ = pool.run(Op::DeleteSnapshot { snapshot: snapshot.id });
     }

@@ -139,6 +139,12 @@ pub struct ChangedRange {
     pub changed: Seq,
 }
 
+impl ChangedRange {
+    pub fn end(&self) -> Option<ByteOffset> {
+        self.offset.end(self.len)
+    }
+}
+
 /// A range of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {

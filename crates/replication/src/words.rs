@@ -58,6 +58,11 @@ impl Grant {
     pub fn of(term: Term) -> Grant {
         Grant(term.0 >> START_BITS)
     }
+
+    /// `None`: this is the last one.
+    pub fn next(self) -> Option<Grant> {
+        (self < Grant::MAX).then_some(Grant(self.0 + 1))
+    }
 }
 
 impl Start {
@@ -103,11 +108,11 @@ pub struct Span(pub u64);
 
 impl Span {
     pub const fn millis(millis: u64) -> Span {
-        Span(millis * 1000)
+        Span(millis.saturating_mul(1000))
     }
 
     pub const fn secs(secs: u64) -> Span {
-        Span(secs * 1_000_000)
+        Span(secs.saturating_mul(1_000_000))
     }
 }
 

@@ -7,7 +7,7 @@ use proto::v1;
 use proto::v1::object::Body;
 use replication::catalog::{Role, VolumeObject};
 use replication::constants::HOLD_DEADLINE;
-use replication::membership::{Member, Membership, Voters};
+use replication::membership::{MEMBERS_MAX, Member, Membership, Voters};
 use replication::words::{CatalogVersion, Grant, Incarnation, NodeId, ReplicaId, Span, VolumeUid};
 use thiserror::Error;
 
@@ -37,7 +37,7 @@ pub fn known(whole: &v1::Object) -> Result<Known, Unusable> {
     let membership = quorum.membership.as_ref().map(membership).transpose().map_err(unusable)?;
     let object = VolumeObject {
         version: CatalogVersion(object.version),
-        grant: Grant(quorum.grant),
+        grant: grant(quorum.grant).map_err(unusable)?,
         holder: NodeId(quorum.holder),
         membership: membership.unwrap_or_default(),
         desired: quorum.desired.iter().map(member).collect(),
@@ -131,9 +131,21 @@ fn member(member: &v1::Member) -> Member {
     Member { replica: ReplicaId(member.replica), incarnation: Incarnation(member.incarnation) }
 }
 
+/// Everything behind relies on these: what a target keeps and sends has room for so many.
 fn voters(voters: &v1::Voters) -> Result<Voters, &'static str> {
-    let rf = u8::try_from(voters.rf).map_err(|_| "its RF is no number of replicas")?;
-    Ok(Voters { members: voters.members.iter().map(member).collect(), rf })
+    let members: Vec<Member> = voters.members.iter().map(member).collect();
+    if members.len() > MEMBERS_MAX {
+        return Err("it has more voters than a volume can have");
+    }
+    let rf = u8::try_from(voters.rf).ok();
+    let fits = |rf: &u8| (members.len()..=MEMBERS_MAX).contains(&usize::from(*rf));
+    let rf = rf.filter(fits).ok_or("its RF is no number of replicas that fits its voters")?;
+    Ok(Voters { members, rf })
+}
+
+fn grant(grant: u64) -> Result<Grant, &'static str> {
+    let fits = grant <= Grant::MAX.0;
+    fits.then_some(Grant(grant)).ok_or("its grant is higher than any that can be given")
 }
 
 fn membership(membership: &v1::Membership) -> Result<Membership, &'static str> {
@@ -213,6 +225,22 @@ mod tests {
     fn what_cannot_be_used_is_said() {
         let error = known(&stored(None)).unwrap_err();
         assert_eq!(error.what, "it has no quorum");
+        let unusable = |change: fn(&mut VolumeObject)| {
+            let mut object = object();
+            change(&mut object);
+            known(&stored(Some(quorum(&object)))).unwrap_err().what
+        };
+        let grant = unusable(|it| it.grant = Grant(Grant::MAX.0 + 1));
+        assert_eq!(grant, "its grant is higher than any that can be given");
+        let voters = unusable(|it| {
+            let member = it.desired[0];
+            it.membership.voters = Voters { members: vec![member; MEMBERS_MAX + 1], rf: 9 };
+        });
+        assert_eq!(voters, "it has more voters than a volume can have");
+        let few = unusable(|it| it.membership.voters.rf = 1);
+        assert_eq!(few, "its RF is no number of replicas that fits its voters");
+        let many = unusable(|it| it.membership.voters.rf = 255);
+        assert_eq!(many, few);
         let without = v1::Object { body: None, ..stored(None) };
         assert_eq!(known(&without).unwrap_err().what, "it is no volume");
     }

@@ -13,7 +13,7 @@ use crate::words::{Boot, Incarnation, Moment, SnapshotUid};
 mod decode;
 mod encode;
 mod frame;
-mod plausible;
+pub(crate) mod plausible;
 
 pub use crate::encoding::Malformed;
 pub use decode::{

@@ -9,7 +9,7 @@ use crate::message::{OpenedRound, Welcome};
 use crate::state::SharedState;
 
 /// More than any replica can reach, and far enough below the end that a reign has room above it.
-const SEQ_MAX: u64 = SEQ_END / 2;
+pub(crate) const SEQ_MAX: u64 = SEQ_END / 2;
 /// The most that one entry can cost; sums of as many as are under way stay far below 2^64.
 const COST_MAX: u64 = 1 << 32;
 /// Stages are counted one by one.

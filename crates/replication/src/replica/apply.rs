@@ -7,7 +7,7 @@ use block::{Position, Seq, Term};
 use crate::entry::{Change, Entry};
 use crate::message::{ForTarget, Leaving, ToTarget};
 use crate::replica::{Following, LinkId, Output, Replica, Standing};
-use crate::state::SharedState;
+use crate::state::{SNAPSHOTS_FIT, SharedState};
 use crate::store::{StoreError, StoreOp, StoreTag};
 use crate::words::Moment;
 
@@ -16,6 +16,9 @@ use super::plan::Then;
 
 /// Entries that the store has at once. A store that has its hands full with more of them is busy.
 pub const GIVEN_MAX: usize = 64;
+
+/// Why a snapshot is refused: no target that keeps the bounds makes so many.
+pub const TOO_MANY_SNAPSHOTS: &str = "more snapshots than a replica can tell its target";
 
 #[derive(Debug)]
 enum Outcome {
@@ -190,7 +193,10 @@ impl Replica {
     fn give(&mut self, term: Term, entry: Entry, out: &mut Vec<Output>) {
         let position = entry.position(term);
         let before = entry.change.is_state().then(|| Box::new(self.state.shared.clone()));
-        let followed = self.state.shared.follow(position, &entry.change);
+        let followed = match self.has_room_for(&entry.change) {
+            true => self.state.shared.follow(position, &entry.change),
+            false => Err(TOO_MANY_SNAPSHOTS),
+        };
         if let Err(reason) = followed {
             let outcome = Outcome::Refused(StoreError::Refused { reason: reason.to_owned() });
             let tag = self.tag();
@@ -226,6 +232,13 @@ impl Replica {
         self.apply.unanswered += 1;
         self.apply.given.push_back(Given { tag, term, entry, before, outcome: Outcome::Waiting });
         out.push(Output::Store { tag, op });
+    }
+
+    /// All snapshots are told in one message, those that are being made as well.
+    fn has_room_for(&self, change: &Change) -> bool {
+        let is_snapshot = |change: &Change| matches!(change, Change::Snapshot(_));
+        let making = || self.apply.given.iter().filter(|it| is_snapshot(&it.entry.change));
+        !is_snapshot(change) || self.snapshots.len() + making().count() < SNAPSHOTS_FIT
     }
 
     /// The store has answered the entry that was given as this one.

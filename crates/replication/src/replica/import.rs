@@ -10,10 +10,13 @@ use crate::constants::VOLUME_MAX;
 use crate::history::History;
 use crate::message::{AskId, Piece};
 use crate::replica::{Following, LinkId, Output, Replica, Standing};
-use crate::state::{ImportMark, ReplicaState, SharedState, SnapshotEntry, SnapshotSpec};
+use crate::state::{
+    ImportMark, ReplicaState, SNAPSHOTS_FIT, SharedState, SnapshotEntry, SnapshotSpec,
+};
 use crate::store::{Content, StoreError, StoreOp};
 use crate::words::SnapshotUid;
 
+use super::apply::TOO_MANY_SNAPSHOTS;
 use super::asked::Purpose;
 use super::fetch::{PART_MAX, RANGES_MAX};
 use super::internal::Kind;
@@ -135,6 +138,9 @@ impl Replica {
             Some(_) => return refused("it is of another round, or an earlier part failed"),
             None => return refused("no import was begun"),
         };
+        if pieces.iter().any(|piece| piece.offset.end(piece.content.len()).is_none()) {
+            return refused("a part lies beyond everything that has an offset");
+        }
         let mut ops: Vec<StoreOp> = pieces.iter().flat_map(|piece| split(piece, stored)).collect();
         let Some(mut last) = ops.pop() else { return Begun::Nothing };
         if let StoreOp::StageData { progress: told, .. } = &mut last {
@@ -252,6 +258,9 @@ impl Replica {
     pub(super) fn begin_pending(&mut self) -> Begun {
         let Some(spec) = self.state.pending.clone() else { return Begun::Nothing };
         let there = self.snapshots.iter().find(|entry| entry.uid == spec.uid);
+        if there.is_none() && self.snapshots.len() >= SNAPSHOTS_FIT {
+            return refused(TOO_MANY_SNAPSHOTS);
+        }
         let made = Step::Edit(Edit::PendingMade);
         Begun::Steps(match there {
             Some(entry) if entry.position == self.books.held => vec![made],

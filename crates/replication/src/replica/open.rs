@@ -1,7 +1,9 @@
 //! Opening: what the store has, and what a crash left unfinished.
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use crate::constants::VOLUME_MAX;
 use crate::message::Malformed;
+use crate::message::plausible::SEQ_MAX;
 use crate::replica::{Following, Replica, Run, Shape};
 use crate::state::{ReplicaState, SNAPSHOTS_FIT};
 use crate::store::StoreFacts;
@@ -23,9 +25,18 @@ impl Replica {
         now: Moment,
     ) -> Result<Replica, Malformed> {
         let state = ReplicaState::decode(&facts.state)?;
-        if facts.snapshots.len() > SNAPSHOTS_FIT {
-            let what = "the copy has more snapshots than a replica can tell its target; delete some offline";
-            return Err(Malformed::Field { what });
+        let field = |what| Err(Malformed::Field { what });
+        if facts.snapshots.len().max(facts.internal.len()) > SNAPSHOTS_FIT {
+            return field(
+                "the copy has more snapshots than a replica can tell its target; delete some offline",
+            );
+        }
+        // The engine keeps seqs up to its own bound, and the next entries need room above them.
+        if facts.position.seq.0 >= SEQ_MAX {
+            return field("the copy's position is higher than any that can be reached");
+        }
+        if state.shared.size.0 > VOLUME_MAX {
+            return field("the copy's state has a size that no volume can have");
         }
         let mark = match state.dirty == Some(run.powered) {
             true => Mark::Dirty,

@@ -73,7 +73,9 @@ impl Replica {
     }
 
     fn whole_granules(&self, size: ByteLen) -> ByteLen {
-        ByteLen(size.0.next_multiple_of(self.shape.costs.granule.0.max(1)))
+        // A snapshot's state may say any size; what is no size is refused by the target.
+        let whole = size.0.checked_next_multiple_of(self.shape.costs.granule.0.max(1));
+        whole.map_or(size, ByteLen)
     }
 
     /// The state that was kept with the snapshot of a round. A user's snapshot has that of just

@@ -99,15 +99,20 @@ impl Target {
             claim.asked = Some(cx.now);
             let mut object = self.object.clone();
             let (expected, grant) = (object.version, object.grant);
-            object.grant = Grant(grant.0 + 1);
+            let Some(next) = grant.next() else { return self.stop(Stopped::Superseded, cx) };
+            object.grant = next;
             object.holder = self.config.node;
             let object = Box::new(object);
             cx.out.push(Output::Catalog(CatalogAsk::Swap { expected, grant, object }));
         }
     }
 
-    /// Claims a start under the grant: everybody is greeted anew.
+    /// Claims a start under the grant: everybody is greeted anew. Starts may have run out, since
+    /// replicas say which of them are promised: then only another grant leads on.
     fn claim(&mut self, start: Start, cx: &mut Cx<'_>) {
+        if start > Start::MAX || self.object.grant > Grant::MAX {
+            return self.stop(Stopped::Superseded, cx);
+        }
         self.term = self.object.grant.term(start);
         self.steps.act_on(self.object.membership.clone());
         self.phase = Phase::Claiming { patient_until: None };
@@ -191,7 +196,6 @@ impl Target {
             Refusal::Promised(promised) if Grant::of(promised.term) == self.grant() => {
                 let start = Start::of(promised.term);
                 match self.phase {
-                    // Only another grant leads on from here.
                     _ if start >= Start::MAX => self.stop(Stopped::Superseded, cx),
                     Phase::Claiming { .. } => self.claim(start.next(), cx),
                     _ => self.stop(Stopped::Outnumbered { promised }, cx),

@@ -17,6 +17,8 @@ struct Repair {
     /// What of it is damaged.
     of: RoundPoint,
     offset: ByteOffset,
+    /// What is asked for.
+    len: ByteLen,
     /// Whose copies are known to be bad.
     bad: Vec<ReplicaId>,
     /// Who is asked for a good one.
@@ -62,10 +64,8 @@ impl Target {
         let mut under_way = self.repairs.asking.values().chain(self.repairs.mending.values());
         let count = self.repairs.asking.len() + self.repairs.mending.len();
         if count < REPAIRS_MAX && !under_way.any(known) {
-            self.ask_for_copy(
-                Repair { damaged, of, offset, bad: vec![damaged], reader: damaged },
-                cx,
-            );
+            let (bad, reader, len) = (vec![damaged], damaged, ByteLen(0));
+            self.ask_for_copy(Repair { damaged, of, offset, len, bad, reader }, cx);
         }
     }
 
@@ -86,7 +86,7 @@ impl Target {
             RoundPoint::Snapshot(uid) => RoundPoint::Snapshot(*uid),
             RoundPoint::Now | RoundPoint::Kept(_) => RoundPoint::Now,
         };
-        repair.reader = reader;
+        (repair.reader, repair.len) = (reader, len);
         self.repairs.asking.insert(ask, repair);
         self.ask_read(reader, ask, point, (offset, len), cx);
     }
@@ -106,7 +106,9 @@ impl Target {
         cx: &mut Cx<'_>,
     ) {
         let Some(mut repair) = self.repairs.asking.remove(&ask) else { return };
-        let Ok(data) = result else {
+        // Anything else than what was asked for is no copy; nor would it fit the message.
+        let whole = |data: &Data| data.len() as u64 == repair.len.0;
+        let Some(data) = result.ok().filter(whole) else {
             repair.bad.push(repair.reader);
             return self.ask_for_copy(repair, cx);
         };

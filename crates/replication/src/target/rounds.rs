@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 
 use block::{ByteLen, ByteOffset, Position, Seq};
 
-use crate::constants::{FETCHES, ROUND_PATIENCE};
+use crate::constants::{FETCHES, ROUND_PATIENCE, VOLUME_MAX};
 use crate::message::{
     AskId, Fetched, Leaving, OpenedRound, Piece, RoundFailure, RoundPoint, ToReplica, ToTarget,
 };
@@ -337,6 +337,10 @@ impl Target {
             return;
         };
         round.moved = cx.now;
+        let from = round.own.last().and_then(ChangedRange::end).unwrap_or_default();
+        if !are_in_order(from, &ranges) {
+            return self.round_failed(replica, AFTER_FAILURE, cx);
+        }
         for range in ranges {
             match round.own.last_mut() {
                 Some(last) if last.offset.0 + last.len.0 == range.offset.0 => {
@@ -560,6 +564,15 @@ impl Target {
             self.round_failed(replica, Span(0), cx);
         }
     }
+}
+
+/// Whether a copy can have these ranges, all of them behind what it told before.
+fn are_in_order(mut from: ByteOffset, ranges: &[ChangedRange]) -> bool {
+    ranges.iter().all(|range| {
+        let end = range.end().filter(|end| range.offset >= from && end.0 <= VOLUME_MAX);
+        from = end.unwrap_or(from);
+        end.is_some()
+    })
 }
 
 fn data_bytes(piece: &Piece) -> u64 {

@@ -98,12 +98,12 @@ impl Target {
             return self.swap(object, cx);
         }
         let present = &self.steps.membership;
+        // Behind the last version there is no step.
+        let Some(version) = present.version.checked_add(1) else { return };
         let next = match &present.next {
-            Some(next) => {
-                Some(Membership { version: present.version + 1, voters: next.clone(), next: None })
-            }
+            Some(next) => Some(Membership { version, voters: next.clone(), next: None }),
             None => self.next_voters().map(|next| Membership {
-                version: present.version + 1,
+                version,
                 voters: present.voters.clone(),
                 next: Some(next),
             }),
@@ -132,8 +132,11 @@ impl Target {
             return;
         }
         let since = *self.steps.stuck_since.get_or_insert(cx.now);
-        if cx.now >= since + STEP_PATIENCE && !self.steps.swapping && !self.steps.lost {
-            let version = self.steps.membership.version + 1;
+        if cx.now >= since + STEP_PATIENCE
+            && !self.steps.swapping
+            && !self.steps.lost
+            && let Some(version) = self.steps.membership.version.checked_add(1)
+        {
             let voters = self.steps.membership.voters.clone();
             self.swap_membership(Membership { version, voters, next: None }, cx);
         }
@@ -195,7 +198,7 @@ impl Target {
             }
             (None, Some(leaves)) if desired.len() < present.members.len() => {
                 let members = without(leaves);
-                let rf = (rf - 1).max(members.len());
+                let rf = rf.saturating_sub(1).max(members.len());
                 with(members, rf)
             }
             (None, _) => {
@@ -223,7 +226,11 @@ impl Target {
             let result = Err(CommandError::Invalid { reason: reason.into() });
             return cx.out.push(Output::Answer { id, result });
         };
-        let version = self.steps.membership.version.max(self.steps.seen_version) + 1;
+        let seen = self.steps.membership.version.max(self.steps.seen_version);
+        let Some(version) = seen.checked_add(1) else {
+            let result = Err(run_out());
+            return cx.out.push(Output::Answer { id, result });
+        };
         let voters = Voters::of(&[peer.member]);
         self.steps.choosing = Some((id, Membership { version, voters, next: None }));
         self.go_on_choosing(cx);
@@ -249,8 +256,13 @@ impl Target {
             return cx.out.push(Output::Answer { id, result });
         }
         let mut object = self.object.clone();
-        object.membership.version = self.steps.seen_version.max(object.membership.version) + 1;
-        object.grant = Grant(self.steps.seen_grant.max(object.grant).0 + 1);
+        let version = self.steps.seen_version.max(object.membership.version).checked_add(1);
+        let grant = self.steps.seen_grant.max(object.grant).next();
+        let (Some(version), Some(grant)) = (version, grant) else {
+            let result = Err(run_out());
+            return cx.out.push(Output::Answer { id, result });
+        };
+        (object.membership.version, object.grant) = (version, grant);
         object.holder = self.config.node;
         self.steps.confirming = Some(id);
         self.swap(object, cx);
@@ -267,4 +279,12 @@ impl Target {
         };
         cx.out.push(Output::Answer { id, result });
     }
+}
+
+/// No replica counts so far: one of them has kept, or says, what cannot be.
+fn run_out() -> CommandError {
+    let reason = "a replica says that it has seen the highest version of a membership, or the \
+                  highest grant, that there can be: nothing can follow it. Remove that replica, and \
+                  start the target again";
+    CommandError::Invalid { reason: reason.to_owned() }
 }
