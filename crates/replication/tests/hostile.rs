@@ -281,10 +281,7 @@ fn no_more_snapshots_are_made_than_a_welcome_can_tell() {
     let changes = [barrier, Change::Snapshot(rng.spec())];
     let entries = changes.into_iter().zip(1..).map(|(change, seq)| Entry { seq: Seq(seq), change });
     following.say(rng, ToReplica::Entries(entries.collect()));
-    while following.replica.position().seq == Seq(0) || !following.store.is_idle() {
-        let events = following.store.some(rng);
-        following.step(rng, events);
-    }
+    following.settle(rng);
     assert_eq!(following.replica.position().seq, Seq(1), "the barrier, and no snapshot");
     assert_eq!(following.replica.snapshots().len(), SNAPSHOTS_FIT);
     following.hello(rng);
@@ -353,7 +350,13 @@ impl Following {
     fn hello(&mut self, rng: &mut Rng) {
         self.link = LinkId(self.link.0 + 1);
         let promise = Promise { term: self.term, run: Boot(0) };
-        self.say(rng, ToReplica::Hello(Hello { promise, membership: Membership::default() }));
+        let version = self.replica.state().membership_seen;
+        let membership = Membership { version, ..Membership::default() };
+        self.say(rng, ToReplica::Hello(Hello { promise, membership }));
+        self.settle(rng);
+    }
+
+    fn settle(&mut self, rng: &mut Rng) {
         while !self.store.is_idle() {
             let events = self.store.some(rng);
             self.step(rng, events);
@@ -401,10 +404,10 @@ impl Following {
     }
 
     /// What brings a round on that this replica is the source or the destination of.
-    fn about_round(&mut self, rng: &mut Rng) -> ToReplica {
+    fn about_round(&mut self, rng: &mut Rng, kind: u64) -> ToReplica {
         let round = self.opened.last().copied().unwrap_or_default();
         let (from, to) = (ByteOffset(rng.any() % SIZE), ByteOffset(rng.any()));
-        match rng.below(9) {
+        match kind {
             0 => ToReplica::OpenRound { id: AskId(1), point: RoundPoint::Now },
             1 => ToReplica::OpenRound { id: AskId(2), point: RoundPoint::Kept(round) },
             2 => {
@@ -414,7 +417,8 @@ impl Following {
             3 => ToReplica::CloseRound { round },
             4 => {
                 let since = Seq(rng.below(self.replica.position().seq.0.saturating_add(1)));
-                let source = Position { term: self.term, seq: rng.seq() };
+                let seq = if rng.chance() { rng.seq() } else { Seq(1 + rng.below(1 << 40)) };
+                let source = Position { term: self.term, seq };
                 self.mark = ImportMark { source, since };
                 ToReplica::BeginImport { mark: self.mark, size: ByteLen(SIZE << rng.below(3)) }
             }
@@ -439,6 +443,16 @@ impl Following {
         }
     }
 
+    /// An import from its beginning to its end, if nothing is refused.
+    fn import(&mut self, rng: &mut Rng) {
+        self.hello(rng);
+        for kind in [4, 5, 7] {
+            let body = self.about_round(rng, kind);
+            self.say(rng, body);
+            self.settle(rng);
+        }
+    }
+
     fn disturb(&mut self, rng: &mut Rng) {
         let body = match rng.below(8) {
             0 => {
@@ -458,7 +472,11 @@ impl Following {
                 ToReplica::Hello(Hello { promise, membership })
             }
             3 => self.entries(rng),
-            4 | 5 => self.about_round(rng),
+            4 if rng.below(9) == 0 => return self.import(rng),
+            4 | 5 => {
+                let kind = rng.below(9);
+                self.about_round(rng, kind)
+            }
             _ => {
                 let kind = rng.below(TO_REPLICA);
                 let frame = encode_to_replica(&rng.for_replica(kind)).to_bytes();

@@ -114,6 +114,7 @@ pub fn read_directory<D: Wait>(
         }
     }
     check_family(&objects)?;
+    check_numbers(&objects, superblock.next_object)?;
     Ok((objects, pages))
 }
 
@@ -171,6 +172,14 @@ fn check_family(objects: &BTreeMap<ObjectId, Object>) -> Result<(), OpenError> {
         sound.extend(line);
     }
     Ok(())
+}
+
+/// The next object gets a number that no other has, whatever its kind.
+fn check_numbers(objects: &Objects, next: u64) -> Result<(), OpenError> {
+    match objects.last_key_value() {
+        Some((last, _)) if last.0 >= next => Err(malformed("number of the next object")),
+        _ => Ok(()),
+    }
 }
 
 impl<D: Wait> Pool<D> {

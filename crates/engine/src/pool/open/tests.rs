@@ -93,3 +93,14 @@ fn snapshots_that_go_in_circles_or_are_missing_are_not_opened() {
     assert!(!family(&[(1, Some(2)), (2, Some(1))]), "each the other's");
     assert!(!family(&[(1, Some(2)), (2, Some(3)), (3, Some(2)), (4, None)]), "a line to a circle");
 }
+
+/// Protects from a snapshot that is given the number of a volume, and then taken for it.
+#[test]
+fn a_pool_whose_next_number_is_taken_is_not_opened() {
+    let volume = || Object::Volume(volume(1, Held { blocks: 1, stored: 1 }, 1));
+    let objects: Objects = [3, 7].map(|id| (ObjectId(id), volume())).into_iter().collect();
+    assert!(check_numbers(&Objects::new(), 0).is_ok());
+    assert!(check_numbers(&objects, 8).is_ok());
+    assert!(check_numbers(&objects, 7).is_err(), "it is taken");
+    assert!(check_numbers(&objects, 0).is_err(), "it will be");
+}
