@@ -290,10 +290,8 @@ impl Reigning {
                 self.links.insert(replica, link);
                 events.push_back(Event::LinkUp { replica, link });
             }
-            Output::Disconnect { replica, link } => {
-                if self.links.get(&replica) == Some(&link) {
-                    self.links.remove(&replica);
-                }
+            Output::Disconnect { replica, link } if self.links.get(&replica) == Some(&link) => {
+                self.links.remove(&replica);
             }
             Output::Send { replica, link, message } => {
                 // Whatever is sent has to fit a frame, and to be understood.
