@@ -33,16 +33,13 @@ impl Costs {
         self.per_write.0.saturating_mul(5) / 4 + self.per_granule.0.saturating_mul(2)
     }
 
-    /// `has_snapshots`: whether the volume had any when the entry got its seq.
-    pub fn of(&self, change: &Change, has_snapshots: bool) -> u64 {
+    pub fn of(&self, change: &Change) -> u64 {
         match change {
             Change::Write { offset, data, .. } => {
                 self.of_write(*offset, ByteLen(data.len() as u64))
             }
-            Change::Zero { offset, len, how } => {
-                let frees = self.discard_frees(*offset, *len, *how, has_snapshots);
-                if frees { 0 } else { self.of_zero() }
-            }
+            Change::Zero { how: Zeroing::Release, .. } => 0,
+            Change::Zero { .. } => self.of_zero(),
             Change::Rollback { .. } => self.of_zero(),
             Change::Snapshot(_) | Change::Resize { .. } => self.per_write.0,
             Change::Flush
@@ -58,18 +55,23 @@ impl Costs {
         }
     }
 
-    /// Whether a zeroing takes nothing for good: a discard of whole granules that no snapshot
-    /// shares. The rest of a granule whose part is discarded is stored anew, perhaps longer.
-    fn discard_frees(
+    /// How a zeroing enters the sequence: a discard of whole granules that no snapshot shares takes
+    /// nothing for good. The rest of a granule whose part is discarded is stored anew, perhaps
+    /// longer.
+    pub fn judge(
         &self,
         offset: ByteOffset,
         len: ByteLen,
         how: Zeroing,
         has_snapshots: bool,
-    ) -> bool {
+    ) -> Zeroing {
         let granule = self.granule.0.max(1);
         let whole = offset.0.is_multiple_of(granule) && len.0.is_multiple_of(granule);
-        how == Zeroing::Discard && whole && !has_snapshots && !self.is_clone
+        match how {
+            Zeroing::Zeroes => Zeroing::Zeroes,
+            _ if whole && !has_snapshots && !self.is_clone => Zeroing::Release,
+            _ => Zeroing::Discard,
+        }
     }
 }
 
@@ -87,8 +89,10 @@ mod tests {
         is_clone: false,
     };
 
-    fn zero(offset: u64, len: u64, how: Zeroing) -> Change {
-        Change::Zero { offset: ByteOffset(offset), len: ByteLen(len), how }
+    fn zero(costs: Costs, range: (u64, u64), how: Zeroing, has_snapshots: bool) -> u64 {
+        let (offset, len) = (ByteOffset(range.0), ByteLen(range.1));
+        let how = costs.judge(offset, len, how, has_snapshots);
+        costs.of(&Change::Zero { offset, len, how })
     }
 
     #[test]
@@ -96,26 +100,26 @@ mod tests {
         let data = Data::copy_of(&[1; 4096]);
         let inside = Change::write(ByteLen(4096), ByteOffset(8192), data.clone());
         let across = Change::write(ByteLen(4096), ByteOffset(8704), data);
-        assert_eq!((COSTS.of(&inside, false), COSTS.of(&across, false)), (1100, 1200));
+        assert_eq!((COSTS.of(&inside), COSTS.of(&across)), (1100, 1200));
     }
 
     /// Protects from a full volume that cannot be emptied, and from a discard that all pools refuse.
     #[test]
     fn only_a_discard_that_frees_what_it_covers_is_free() {
-        let discard = zero(4096, 1 << 30, Zeroing::Discard);
-        assert_eq!(COSTS.of(&discard, false), 0);
-        assert_eq!(COSTS.of(&discard, true), 1450, "a snapshot has the blocks");
-        assert_eq!(Costs { is_clone: true, ..COSTS }.of(&discard, false), 1450);
-        assert_eq!(COSTS.of(&zero(512, 8192, Zeroing::Discard), false), 1450, "parts of granules");
-        assert_eq!(COSTS.of(&zero(4096, 8192, Zeroing::Zeroes), false), 1450);
+        let (whole, discard) = ((4096, 1 << 30), Zeroing::Discard);
+        assert_eq!(zero(COSTS, whole, discard, false), 0);
+        assert_eq!(zero(COSTS, whole, discard, true), 1450, "a snapshot has the blocks");
+        assert_eq!(zero(Costs { is_clone: true, ..COSTS }, whole, discard, false), 1450);
+        assert_eq!(zero(COSTS, (512, 8192), discard, false), 1450, "parts of granules");
+        assert_eq!(zero(COSTS, (4096, 8192), Zeroing::Zeroes, false), 1450);
     }
 
     #[test]
     fn rollbacks_and_growth_pay_and_deletions_do_not() {
         let uid = SnapshotUid([1; 16]);
-        assert_eq!(COSTS.of(&Change::Rollback { to: uid }, true), 1450);
-        assert_eq!(COSTS.of(&Change::Resize { size: ByteLen(1 << 40) }, false), 1000);
-        assert_eq!(COSTS.of(&Change::DeleteSnapshot(uid), true), 0);
-        assert_eq!(COSTS.of(&Change::Flush, true), 0);
+        assert_eq!(COSTS.of(&Change::Rollback { to: uid }), 1450);
+        assert_eq!(COSTS.of(&Change::Resize { size: ByteLen(1 << 40) }), 1000);
+        assert_eq!(COSTS.of(&Change::DeleteSnapshot(uid)), 0);
+        assert_eq!(COSTS.of(&Change::Flush), 0);
     }
 }

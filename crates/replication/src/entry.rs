@@ -16,11 +16,15 @@ impl Checksum {
     }
 }
 
-/// Both read as zeros and give space back; they are counted apart.
+/// All read as zeros and give space back; they are counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zeroing {
     Zeroes,
     Discard,
+    /// A discard that spent no credit, since it frees what it covers: stores apply it on their
+    /// reserve, and leave all credits alone. Target, replica and store have to agree on this, so
+    /// the entry says it.
+    Release,
 }
 
 #[derive(Clone, Debug)]

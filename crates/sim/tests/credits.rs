@@ -500,3 +500,28 @@ fn a_credit_takes_no_place_and_costs_are_monotonous() {
     assert!(cost(131072, 131072 - 512, 1024) >= 2 * 131072, "both blocks are stored anew");
     assert!(cost(512, u64::MAX - 511, 512) > 4096, "no overflow at the end of all");
 }
+
+/// Protects from a credit that is used up by what was not paid for: a snapshot that was deleted has
+/// its pages until it is dropped, and discards rewrite them meanwhile. The volume's client counts
+/// such discards as free, and relies on its credit for the next write.
+#[test]
+fn discards_that_were_not_paid_for_leave_the_credit_of_their_volume() {
+    let mut hand = Hand::new(40 * MIB);
+    let mut rng = Rng::new(11);
+    let volume = volume_of(&mut hand, "credited", 1 << 30, 4096, "off");
+    let other = volume_of(&mut hand, "other", 1 << 34, 4096, "off");
+    let leaves: Vec<u64> = (0..300).map(|leaf| leaf * 128 * GRANULE).collect();
+    for offset in &leaves {
+        write_at(&mut hand, volume, *offset, 8192).expect("there is room");
+    }
+    let snapshot = take_point(&mut hand, volume, "short-lived").expect("there is room");
+    credit(&mut hand, volume, 2 * MIB).expect("there is room");
+    hand.run(Op::DeleteSnapshot { snapshot });
+    for offset in leaves {
+        let (position, offset, how) = (hand.place(volume), ByteOffset(offset), Zeroing::Release);
+        hand.run(Op::Zero { volume, position, offset, len: ByteLen(4096), how });
+        assert_eq!(info(&hand, volume).credit.0, 2 * MIB, "at {offset}");
+    }
+    fill(&mut hand, other, &mut rng);
+    spend_all(&mut hand, volume, 2 * MIB, &mut rng);
+}

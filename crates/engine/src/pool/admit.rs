@@ -61,9 +61,11 @@ impl<D: Disk> Pool<D> {
             Op::Zero { volume, position, offset, len, how } => {
                 match how {
                     Zeroing::Zeroes => self.counters.zeroes += 1,
-                    Zeroing::Discard => self.counters.discards += 1,
+                    Zeroing::Discard | Zeroing::Release => self.counters.discards += 1,
                 }
-                let zeros = self.accept_change(volume, position, offset, len, Content::Zeros)?;
+                let mut zeros =
+                    self.accept_change(volume, position, offset, len, Content::Zeros)?;
+                zeros.unpaid = how == Zeroing::Release;
                 self.zeroed = self.zeroed.saturating_add(len.0);
                 Ok(Kind::Change(Box::new(zeros)))
             }
@@ -181,6 +183,7 @@ impl<D: Disk> Pool<D> {
             packing,
             space,
             import: None,
+            unpaid: false,
         })
     }
 

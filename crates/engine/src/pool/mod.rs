@@ -77,6 +77,9 @@ pub struct RequestId(pub u64);
 pub enum Zeroing {
     Zeroes,
     Discard,
+    /// A discard for which no credit was set aside: it uses none up, and leaves the volume's own to
+    /// what was paid for.
+    Release,
 }
 
 /// What can be asked of a pool. Offsets and lengths are multiples of 512 bytes.

@@ -68,6 +68,8 @@ pub struct Change {
     pub space: Vec<Extent>,
     /// A part of an import: stamped by its source, and without a place in the sequence.
     pub import: Option<Import>,
+    /// No credit was set aside for it.
+    pub unpaid: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

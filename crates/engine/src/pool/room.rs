@@ -176,7 +176,7 @@ impl<D: Disk> Pool<D> {
         match &front.kind {
             Kind::Flush => needs(0, Draw::All),
             Kind::Change(change) => {
-                let (id, import) = (change.volume, change.import.is_some());
+                let (id, import, unpaid) = (change.volume, change.import.is_some(), change.unpaid);
                 let (first, count) = (change.first, change.end.0 - change.first.0);
                 let granule = self.volumes[&id].granule();
                 let stored = change.missing(self.space.layout.per(granule));
@@ -193,7 +193,8 @@ impl<D: Disk> Pool<D> {
                     true => Draw::First,
                     false => Draw::Nothing,
                 };
-                let owner = (draw != Draw::Borrow && !import).then_some(id);
+                let pays = draw != Draw::Borrow && !import && !unpaid;
+                let owner = pays.then_some(id);
                 Some(Needs { stored, found, nodes, draw, owner })
             }
             // A new object takes space for good.

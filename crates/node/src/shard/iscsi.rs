@@ -461,6 +461,8 @@ impl Shard {
             known.splitter.end(&mut self.reads);
         }
         self.step_portal(Event::Drain { iqn: format!("{IQN}{name}") });
+        // Its memory is free: logins of other volumes may wait for that alone.
+        self.unblock_reads();
     }
 
     /// Once a second is often enough for the portal.

@@ -33,7 +33,8 @@ impl Reads {
         let free = NODE_MAX.saturating_sub(self.under_way);
         match own {
             0 => bytes <= free.max(SMALL),
-            own => own + bytes <= LOGIN_MAX.min(free / 4),
+            // Logins that wait with nothing under way come first: what is given back gathers for them.
+            own => self.blocked.is_empty() && own + bytes <= LOGIN_MAX.min(free / 4),
         }
     }
 
@@ -91,5 +92,20 @@ mod tests {
         reads.release(reads.under_way);
         assert!(reads.has_room(0, 64 << 20), "the largest, with all that is made of it");
         assert!(!reads.has_room(SMALL, LOGIN_MAX), "but not beside others");
+    }
+
+    /// Protects a large read from starving beside many logins that are never idle.
+    #[test]
+    fn what_is_given_back_gathers_for_a_login_that_waits() {
+        let mut reads = Reads::default();
+        reads.take(NODE_MAX);
+        let large = 64 << 20;
+        assert!(!reads.has_room(0, large));
+        reads.block(Asker::Nbd { line: 7 });
+        for _ in 0..large / SMALL {
+            reads.release(SMALL);
+            assert!(!reads.has_room(SMALL, SMALL), "a busy login does not take it");
+        }
+        assert!(reads.has_room(0, large));
     }
 }

@@ -96,6 +96,7 @@ pub fn of(
             let how = match how {
                 Zeroing::Zeroes => engine::Zeroing::Zeroes,
                 Zeroing::Discard => engine::Zeroing::Discard,
+                Zeroing::Release => engine::Zeroing::Release,
             };
             (Op::Zero { volume, position, offset, len, how }, Step::Plain, offset)
         }

@@ -241,6 +241,7 @@ fn read_entry(frame: &mut Opened) -> Result<Entry, Malformed> {
         }
         kind::ZEROES => read_zero(meta, Zeroing::Zeroes)?,
         kind::DISCARD => read_zero(meta, Zeroing::Discard)?,
+        kind::RELEASE => read_zero(meta, Zeroing::Release)?,
         kind::FLUSH => Change::Flush,
         kind::BARRIER => Change::Barrier { stages: Stages::read(meta)? },
         kind::CLOSE => Change::Close,

@@ -221,6 +221,7 @@ fn write_entry(frame: &mut Frame, entry: &Entry) {
             frame.meta.u8(match how {
                 Zeroing::Zeroes => kind::ZEROES,
                 Zeroing::Discard => kind::DISCARD,
+                Zeroing::Release => kind::RELEASE,
             });
             frame.numbers(&[offset.0, len.0]);
         }

@@ -82,6 +82,7 @@ pub mod kind {
     pub const POINTS: u8 = 14;
     pub const STAGES: u8 = 15;
     pub const MEMBERSHIP: u8 = 16;
+    pub const RELEASE: u8 = 17;
 }
 
 /// A frame that is being written: data waits until the metadata is complete.

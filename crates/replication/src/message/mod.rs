@@ -24,7 +24,7 @@ pub use frame::{DIVIDES_AFTER, Division, Encoded, REASON_MAX, division};
 
 /// The version of the encoding. A peer with another one is told so, and the connection ends.
 /// 1: the first.
-/// 2: a welcome says whether the copy began as a clone.
+/// 2: a welcome says whether the copy began as a clone, and a discard whether it spent credit.
 pub const WIRE_VERSION: u16 = 2;
 
 /// The longest frame: the largest fetch with its headers.

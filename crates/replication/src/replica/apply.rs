@@ -341,11 +341,16 @@ impl Replica {
     pub(super) fn leave(&mut self, at: Seq, error: StoreError, out: &mut Vec<Output>) {
         // What it has below is said first.
         self.acknowledge(out);
-        let Following::Bound { link, term, standing } = &mut self.following else { return };
+        let Following::Bound { standing, .. } = &mut self.following else { return };
         if !matches!(standing, Standing::Live) {
             return;
         }
         *standing = Standing::Left;
+        if error == StoreError::NoSpace {
+            // What is frozen for rounds may be what holds the space back.
+            self.thaw();
+        }
+        let Following::Bound { link, term, .. } = &self.following else { return };
         let reason = match error {
             StoreError::NoSpace => Leaving::NoSpace,
             StoreError::Damaged { offset } => Leaving::Damaged { offset },

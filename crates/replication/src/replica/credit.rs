@@ -101,7 +101,7 @@ impl Credit {
 impl Replica {
     /// What an entry that is held took from the pool, at the most.
     pub(super) fn spend_on(&mut self, seq: Seq, change: &Change) {
-        let cost = self.shape.costs.of(change, !self.snapshots.is_empty());
+        let cost = self.shape.costs.of(change);
         self.credit.spend(seq, cost);
     }
 

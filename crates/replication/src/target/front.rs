@@ -6,7 +6,7 @@ use block::{ByteLen, ByteOffset, LOGICAL_SECTOR, Seq};
 use crate::client::{Answer, ConnectionId, IoError, Login, LoginError, Request, RequestId};
 use crate::constants::{EXTENTS_MAX, REQUEST_MAX, REQUESTS_MAX};
 use crate::cost::Costs;
-use crate::entry::Change;
+use crate::entry::{Change, Zeroing};
 use crate::residue::Residue;
 use crate::state::RESERVATIONS_MAX;
 use crate::target::reads::What;
@@ -290,8 +290,7 @@ impl Target {
                 }
             }
             Request::Zero { offset, len, how, .. } => {
-                let change = Change::Zero { offset: *offset, len: *len, how: *how };
-                self.spend_credit(self.cost_of(&change), now)
+                self.spend_credit(self.cost_of(&self.zeroing(*offset, *len, *how)), now)
             }
             Request::Flush | Request::Reservations(_) => Admission::Taken { cost: 0 },
             Request::Read { .. } | Request::Extents { .. } => {
@@ -310,7 +309,7 @@ impl Target {
                 self.await_write(seq, fua, client, waiter);
             }
             Request::Zero { offset, len, how, fua } => {
-                let seq = self.append(Change::Zero { offset, len, how }, by, cost);
+                let seq = self.append(self.zeroing(offset, len, how), by, cost);
                 self.await_write(seq, fua, client, waiter);
             }
             Request::Flush => self.await_flush(client, waiter, cx),
@@ -358,7 +357,12 @@ impl Target {
 
     /// The most that a change takes in a pool (Q7).
     pub(super) fn cost_of(&self, change: &Change) -> u64 {
-        self.costs().of(change, !self.snapshots.is_empty())
+        self.costs().of(change)
+    }
+
+    fn zeroing(&self, offset: ByteOffset, len: ByteLen, how: Zeroing) -> Change {
+        let how = self.costs().judge(offset, len, how, !self.snapshots.is_empty());
+        Change::Zero { offset, len, how }
     }
 
     /// Whether a quorum of replicas has set space aside for an entry. Credit is topped up while
