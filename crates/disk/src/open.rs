@@ -15,7 +15,7 @@ use crate::lock::{self, Access};
 use crate::options::{Backend, DEPTH_MAX, OpenOptions};
 use crate::probe::settle;
 use crate::ring::RingDisk;
-use crate::target::{Kind, Target, size_of, whole_sectors};
+use crate::target::{Kind, Target, Units, size_of, whole_sectors};
 use crate::threads::ThreadDisk;
 use crate::{Driver, FileDisk};
 
@@ -184,9 +184,27 @@ fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, Op
     let units = settle(path, &file, kind, options.direct)?;
     let lost = match units.mode {
         // One who only reads has nowhere to note that a flush failed, and must not use up that it did.
-        IoMode::Buffered if !options.read_only => begin_buffered(path, &file)?,
+        IoMode::Buffered if !options.read_only => flush(&file),
         IoMode::Buffered | IoMode::Direct => None,
     };
+    begin(path, file, kind, units, lost, options).map_err(|error| error.with_lost_flush(path, lost))
+}
+
+fn begin(
+    path: &Path,
+    file: File,
+    kind: Kind,
+    units: Units,
+    lost: Option<i32>,
+    options: &OpenOptions,
+) -> Result<FileDisk, OpenError> {
+    if units.mode == IoMode::Buffered && !options.read_only {
+        // What an earlier process wrote may be in memory only, and reads would not tell. After this,
+        // they come from the device.
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
+            .map_err(OpenError::system(path, "drop the cache of"))?;
+    }
+    let metadata = file.metadata().map_err(OpenError::system(path, "stat"))?;
     let size = size_of(&file, kind).map_err(OpenError::system(path, "ask the size of"))?;
     let target = Target {
         file: Arc::new(file),
@@ -207,14 +225,10 @@ fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, Op
     start(path, target, options).map(FileDisk)
 }
 
-/// What an earlier process wrote may be in memory only, and reads would not tell. After this,
-/// they come from the device. An error of the flush is returned as its number: the system tells it
-/// once, so it is kept for the first flush of the owner, who has to note that the device failed.
-fn begin_buffered(path: &Path, file: &File) -> Result<Option<i32>, OpenError> {
-    let lost = rustix::fs::fdatasync(file).err().map(Errno::raw_os_error);
-    rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
-        .map_err(OpenError::system(path, "drop the cache of"))?;
-    Ok(lost)
+/// An error of the flush is returned as its number: the system tells it once, so it is kept for the first
+/// flush of the owner, who has to note that the device failed.
+fn flush(file: &File) -> Option<i32> {
+    rustix::fs::fdatasync(file).err().map(Errno::raw_os_error)
 }
 
 fn start(path: &Path, target: Target, options: &OpenOptions) -> Result<Driver, OpenError> {

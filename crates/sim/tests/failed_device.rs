@@ -216,6 +216,19 @@ fn a_flush_that_fails_at_any_step_of_opening_leaves_its_mark() {
     assert!(steps >= 3, "opening flushes before and in its checkpoint, not {steps} times");
 }
 
+/// Protects from a failed flush that is never told, since it is not known of which pool it was.
+#[test]
+fn a_pool_that_cannot_be_named_tells_of_a_failed_flush_all_the_same() {
+    let mut disk = fresh(8 << 20, SectorSize::B4096).close().expect("a healthy disk");
+    assert_eq!(engine::pool_uuid(&mut disk).expect("a pool"), *b"a pool of a test");
+    disk.fail_reads(ByteOffset(0), ByteLen(2 << 20));
+    let error = engine::pool_uuid(&mut disk).expect_err("it cannot be read");
+    assert!(!error.device_failed(), "{error}");
+    disk.fail_next_flush();
+    let error = engine::pool_uuid(&mut disk).expect_err("it cannot be read");
+    assert!(error.device_failed(), "{error}");
+}
+
 /// One of the two places is enough.
 #[test]
 fn a_mark_is_found_where_half_of_it_could_be_written() {

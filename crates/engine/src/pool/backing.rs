@@ -13,6 +13,7 @@ use block::{ByteLen, ByteOffset, Disk, DiskError, Wait};
 use crate::error::{CheckpointError, OpenError};
 use crate::format::{PageId, PageKind, SPACE_FAN_OUT, SpaceEntry, Superblock, space_entry};
 use crate::pool::open::read_page;
+use crate::pool::room::kept_for_borrowing;
 use crate::pool::{Pool, Purpose, blocking};
 use crate::space::{Layout, OpenRegion};
 use crate::units::{Birth, Epoch, Extent, Region, Sector, to_usize};
@@ -31,9 +32,11 @@ pub struct Backing {
     refused_front: Option<u64>,
 }
 
-/// The end of the step that the sector before `sector` is in, or of the pool.
+/// The end of the step that the sector before `sector` is in, or of the pool. A step that ends within the
+/// heads of a region takes them whole: whatever is given out of a region, its page is written to both.
 pub(super) fn step_up(layout: &Layout, sector: u64) -> u64 {
-    sector.next_multiple_of(layout.per(STEP)).min(layout.sectors)
+    let end = sector.next_multiple_of(layout.per(STEP)).min(layout.sectors);
+    layout.cut_heads(end).map_or(end, |region| layout.region_heads(region)[1].end().0)
 }
 
 impl<D: Disk> Pool<D> {
@@ -122,10 +125,25 @@ impl<D: Wait> Pool<D> {
             }
             self.space.limit(end);
         }
+        self.lower_stamping();
         let missing = self.checkpoint_need().saturating_sub(self.space.free());
         match missing {
             0 => Ok(()),
             missing => Err(OpenError::NoSpace { needed: layout.bytes(missing) }),
+        }
+    }
+
+    /// Replay reckoned what stamping may write with space that the file may not have. It makes do with less:
+    /// its stamps are coarser then.
+    fn lower_stamping(&mut self) {
+        let kept = kept_for_borrowing(self.superblock.reserve) + self.credits_beside(None);
+        let needed = self.checkpoint_need().saturating_add(kept);
+        let missing = needed.saturating_sub(self.space.free());
+        let mut pages = missing.div_ceil(2 * self.space.layout.page());
+        for jump in self.volumes.values_mut().filter_map(|volume| volume.jump.as_mut()) {
+            let less = pages.min(jump.budget);
+            jump.budget -= less;
+            pages -= less;
         }
     }
 
@@ -194,3 +212,6 @@ fn last_used<D: Wait>(disk: &mut D, superblock: &Superblock) -> Result<Sector, O
     }
     Ok(layout.regions_at)
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,9 +58,16 @@ pub fn newest_superblock<D: Wait>(
     }
 }
 
-/// Which pool is on a device. Nothing is written.
+/// Which pool is on a device. Nothing is written. Where that cannot be told, nobody opens the pool, whose first
+/// flush would tell of one that failed before: so it is asked for here, and is the error then.
 pub fn pool_uuid<D: Wait>(disk: &mut D) -> Result<[u8; 16], OpenError> {
-    newest_superblock(disk, &OpenOptions::default()).map(|superblock| superblock.uuid)
+    match newest_superblock(disk, &OpenOptions::default()) {
+        Ok(superblock) => Ok(superblock.uuid),
+        Err(error) => {
+            blocking::flush(disk)?;
+            Err(error)
+        }
+    }
 }
 
 /// Makes both copies of each pair the same. A pair that was torn once and is torn again would

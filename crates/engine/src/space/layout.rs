@@ -86,6 +86,13 @@ impl Layout {
         [Extent { start, sectors }, Extent { start: Sector(start.0 + self.per(COPY_GAP)), sectors }]
     }
 
+    /// The region that begins before an end and has a head, or a part of one, behind it.
+    pub fn cut_heads(&self, end: u64) -> Option<Region> {
+        let region = self.region_of(Sector(end.checked_sub(1)?.max(self.regions_at.0)));
+        let begun = region.0 < self.regions() && self.region_start(region).0 < end;
+        (begun && end < self.region_heads(region)[1].end().0).then_some(region)
+    }
+
     /// Free sectors of a region that was never written.
     pub fn virgin_free(&self, region: Region) -> u64 {
         self.region_len(region) - 2 * HEAD_PAGES * self.page()

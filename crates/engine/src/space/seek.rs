@@ -128,10 +128,17 @@ impl Space {
 
     /// A sparse device has space before this sector. Nothing at or behind it may be in use.
     pub fn limit(&mut self, end: u64) {
-        self.end = end;
+        self.end = self.whole_regions(end);
         self.hidden = self.layout.virgin_free_from(end);
         self.sparse = true;
         self.read_anew();
+    }
+
+    /// Nothing is given out of a region whose page could not be written. Steps end behind the heads of a
+    /// region, so this is one that was too short to be a region before the pool grew.
+    fn whole_regions(&self, end: u64) -> u64 {
+        let cut = self.layout.cut_heads(end);
+        cut.map_or(end, |region| self.layout.region_start(region).0)
     }
 
     /// Open regions are not what they were.
@@ -258,7 +265,10 @@ impl Space {
     pub fn grown(&mut self, sectors: u64) {
         self.layout.sectors = sectors;
         match self.sparse {
-            true => self.hidden = self.layout.virgin_free_from(self.end),
+            true => {
+                self.end = self.whole_regions(self.end);
+                self.hidden = self.layout.virgin_free_from(self.end);
+            }
             false => self.end = sectors,
         }
         self.read_anew();

@@ -371,3 +371,26 @@ fn a_run_that_no_region_has_is_not_looked_for_without_end() {
     let found = finished.recv_timeout(Duration::from_secs(20));
     assert_eq!(found.expect("the search ends"), None);
 }
+
+/// Protects from a region that a pool gets by growing, of which a sparse file has the start only.
+#[test]
+fn a_tail_that_becomes_a_region_is_given_out_when_its_heads_are_there() {
+    for sector in SECTOR_SIZES {
+        for tail in [0, 1, COPY_GAP / sector.bytes(), REGION_MIN / sector.bytes() - 1] {
+            let small = layout(sector, SPACE_SPAN + tail);
+            let large = layout(sector, 3 * SPACE_SPAN);
+            let start = large.region_start(Region(1)).0;
+            let whole = large.region_heads(Region(1))[1].end().0 <= small.sectors;
+            let end = if whole { small.sectors } else { start };
+            let mut space = Space::new(small.clone(), vec![SpaceRoot::default()]);
+            space.limit(small.sectors);
+            assert_eq!((space.end(), space.hidden()), (small.sectors, 0));
+            space.grown(large.sectors);
+            assert_eq!(space.end(), end);
+            assert_eq!(space.hidden(), large.virgin_free_from(end));
+            // A step that was asked for before the pool grew.
+            space.limit(small.sectors);
+            assert_eq!(space.end(), end);
+        }
+    }
+}

@@ -117,6 +117,13 @@ fn note(failures: &Failures, pool: [u8; 16]) {
     }
 }
 
+/// The same where the pool cannot be read.
+fn note_every(failures: &Failures) {
+    if let Err(error) = failures.note_every() {
+        error!(%error, "that a pool failed is noted nowhere");
+    }
+}
+
 fn bind_unix(path: &Path) -> Result<UnixListener, DataError> {
     // What a killed process left behind answers nobody.
     if std::os::unix::net::UnixStream::connect(path).is_err() {
@@ -144,7 +151,12 @@ fn prepare(
     let kernel = kernel_boot().map_err(system("the kernel's boot id"))?;
     for option in pools {
         let refuse = |reason: String| DataError::Pool { name: option.name.clone(), reason };
-        let disk = open_disk(&option.path).map_err(|error| refuse(error.to_string()))?;
+        let disk = open_disk(&option.path).inspect_err(|error| {
+            if matches!(error, disk::OpenError::FlushLost { .. }) {
+                note_every(failures);
+            }
+        });
+        let disk = disk.map_err(|error| refuse(error.to_string()))?;
         let pool = open_pool(disk, failures)
             .map_err(|error| refuse(format!("{}: {error}", option.path.display())))?;
         let found = pool.info();
@@ -163,7 +175,11 @@ fn prepare(
 
 /// A flush that fails while a pool is opened is told once: the next start would find nothing wrong.
 fn open_pool(mut disk: FileDisk, failures: &Failures) -> Result<Pool<FileDisk>, engine::OpenError> {
-    let uuid = engine::pool_uuid(&mut disk)?;
+    let uuid = engine::pool_uuid(&mut disk).inspect_err(|error| {
+        if error.device_failed() {
+            note_every(failures);
+        }
+    })?;
     Pool::open(disk, engine::OpenOptions::default()).inspect_err(|error| {
         if error.device_failed() {
             note(failures, uuid);

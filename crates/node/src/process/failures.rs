@@ -8,7 +8,7 @@
 //!
 //! - a file in the state folder. Its space is taken before pools are opened, so that a full disk is no
 //!   reason to lose a note. One line for each failure, the pool's uuid in hexadecimal digits; a line that was
-//!   cut short counts for every pool that it may be of;
+//!   cut short counts for every pool that it may be of, and so does one of a pool whose uuid could not be read;
 //! - a file in memory, which needs no disk. It lasts as long as the kernel runs, and so does the proof that
 //!   it takes away. The next start turns it into a line of the first file;
 //! - the mark that the engine writes into the pool itself.
@@ -30,6 +30,9 @@ const IN_MEMORY: &str = "/dev/shm";
 /// Taken for lines in advance: a hundred of them.
 const SPACE: u64 = 4096;
 
+/// What stands for the uuid where that is not known. No pool's digits begin so.
+const EVERY: &str = "unknown";
+
 #[derive(Clone, Debug)]
 pub struct Failures {
     folder: PathBuf,
@@ -46,11 +49,7 @@ impl Failures {
         let failures = Failures { folder: state.into(), in_memory: in_memory.into() };
         let file = failures.appended()?;
         let len = file.metadata()?.len();
-        match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, len, SPACE) {
-            // Where it cannot be taken in advance, the other places are left.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            Err(error) => return Err(error.into()),
-        }
+        begun(rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, len, SPACE))?;
         failures.sync()?;
         Ok(failures)
     }
@@ -59,8 +58,8 @@ impl Failures {
         self.folder.join("failures")
     }
 
-    fn in_memory(&self, pool: [u8; 16]) -> PathBuf {
-        self.in_memory.join(format!("pollux-failed-{}", digits(pool)))
+    fn in_memory(&self, pool: &str) -> PathBuf {
+        self.in_memory.join(format!("pollux-failed-{pool}"))
     }
 
     fn appended(&self) -> io::Result<File> {
@@ -70,17 +69,26 @@ impl Failures {
     /// A kill does not take it away once this returns; it needs no device for that. [`Failures::sync`] makes
     /// it last longer. An error means that neither place took it.
     pub fn note(&self, pool: [u8; 16]) -> io::Result<()> {
+        self.note_line(&digits(pool))
+    }
+
+    /// The same of a pool whose uuid cannot be read: it may be any, so it counts for each.
+    pub fn note_every(&self) -> io::Result<()> {
+        self.note_line(EVERY)
+    }
+
+    fn note_line(&self, pool: &str) -> io::Result<()> {
         let in_memory = self.note_in_memory(pool);
         let in_folder = self.append(pool);
         in_folder.or(in_memory)
     }
 
-    fn append(&self, pool: [u8; 16]) -> io::Result<()> {
+    fn append(&self, pool: &str) -> io::Result<()> {
         // One that was cut short ends with this one at the latest.
-        self.appended()?.write_all(format!("\n{}\n", digits(pool)).as_bytes())
+        self.appended()?.write_all(format!("\n{pool}\n").as_bytes())
     }
 
-    fn note_in_memory(&self, pool: [u8; 16]) -> io::Result<()> {
+    fn note_in_memory(&self, pool: &str) -> io::Result<()> {
         let mut options = OpenOptions::new();
         match options.write(true).create_new(true).mode(0o600).open(self.in_memory(pool)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -97,16 +105,18 @@ impl Failures {
     /// What tells this device from others, and from itself before it failed. `marked` is how many failures
     /// the pool itself tells of.
     pub fn device(&self, pool: [u8; 16], marked: u64) -> io::Result<u128> {
-        self.take_over(pool)?;
-        let noted = fs::read_to_string(self.path())?;
         let digits = digits(pool);
-        let lines = noted.lines().filter(|line| !line.is_empty() && digits.starts_with(line));
+        self.take_over(&digits)?;
+        self.take_over(EVERY)?;
+        let noted = fs::read_to_string(self.path())?;
+        let counts = |line: &&str| digits.starts_with(line) || EVERY.starts_with(line);
+        let lines = noted.lines().filter(|line| !line.is_empty() && counts(line));
         let failures = u128::try_from(lines.count()).expect("a usize is smaller");
         Ok(u128::from_le_bytes(pool).wrapping_add(failures).wrapping_add(marked.into()))
     }
 
     /// A note in memory becomes a durable line, and only then goes.
-    fn take_over(&self, pool: [u8; 16]) -> io::Result<()> {
+    fn take_over(&self, pool: &str) -> io::Result<()> {
         let in_memory = self.in_memory(pool);
         if fs::symlink_metadata(&in_memory).is_err() {
             return Ok(());
@@ -118,6 +128,18 @@ impl Failures {
             warn!(%error, note = %in_memory.display(), "the note of a failed pool cannot be removed");
         }
         Ok(())
+    }
+}
+
+/// Where space cannot be taken in advance, the other places are left.
+fn begun(taken: rustix::io::Result<()>) -> io::Result<()> {
+    match taken {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error @ (Errno::NOSPC | Errno::DQUOT)) => {
+            warn!(%error, "there is no space in the state folder to note that a pool failed");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -76,3 +76,33 @@ fn the_space_of_a_note_is_taken_beforehand() {
     assert_eq!(found.len(), 0);
     assert!(found.blocks() * 512 >= SPACE, "{} blocks", found.blocks());
 }
+
+/// Protects from a node that does not start, since its state folder is full.
+#[test]
+fn a_full_state_folder_is_no_reason_to_refuse() {
+    for error in [Errno::NOSPC, Errno::DQUOT, Errno::OPNOTSUPP, Errno::NOSYS] {
+        begun(Err(error)).unwrap();
+    }
+    assert_eq!(begun(Err(Errno::IO)).unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
+}
+
+/// Protects from a failure that is forgotten, since nobody could read whose it was.
+#[test]
+fn a_failure_of_an_unknown_pool_counts_for_each() {
+    let folders = Folders::new("failures-unknown");
+    let failures = folders.open();
+    let before = [POOL, OTHER].map(|pool| failures.device(pool, 0).unwrap());
+    failures.note_every().unwrap();
+    let once = [POOL, OTHER].map(|pool| failures.device(pool, 0).unwrap());
+    assert!(before[0] != once[0] && before[1] != once[1]);
+    assert_eq!(folders.open().device(OTHER, 0).unwrap(), once[1], "for good, and once");
+
+    fs::rename(folders.state(), folders.0.join("away")).unwrap();
+    failures.note_every().expect("memory takes it");
+    fs::rename(folders.0.join("away"), folders.state()).unwrap();
+    let twice = [POOL, OTHER].map(|pool| folders.open().device(pool, 0).unwrap());
+    assert!(once[0] != twice[0] && once[1] != twice[1]);
+    let mut file = OpenOptions::new().append(true).open(failures.path()).unwrap();
+    file.write_all(&EVERY.as_bytes()[..3]).unwrap();
+    assert_ne!(failures.device(POOL, 0).unwrap(), twice[0], "half a line");
+}

@@ -106,12 +106,24 @@ fn on_empty_file(create: &Create, size: ByteLen) -> Result<()> {
 fn on_device(create: &Create) -> Result<()> {
     let path = &create.path;
     ensure!(create.size.is_none(), about(path, "is a device and has its size: leave out --size"));
+    // Opening it for writing would use up what the system has to tell its owner of a flush that failed. So
+    // one that is refused is only read.
+    if !create.force {
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let _reading = patience::open(path, &options, PATIENCE)?;
+        refuse_used(path)?;
+    }
     let mut disk = open(path)?;
-    ensure!(
-        create.force || is_blank(path)?,
-        about(path, "is not blank: choose another device, or lose what is on it with --force")
-    );
+    if !create.force {
+        refuse_used(path)?;
+    }
     format(create, &mut disk)
+}
+
+fn refuse_used(path: &Path) -> Result<()> {
+    let used = "is not blank: choose another device, or lose what is on it with --force";
+    ensure!(is_blank(path)?, about(path, used));
+    Ok(())
 }
 
 fn is_blank(path: &Path) -> Result<bool> {
