@@ -1,6 +1,8 @@
 //! The API of a site as a stranger, a viewer and a mistaken client meet it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
 mod false_node;
+#[path = "api/lost.rs"]
+mod lost;
 mod site;
 
 use std::net::SocketAddr;

@@ -96,8 +96,8 @@ fn write_all(
     mut asked: mpsc::Receiver<Ask>,
     tell: &broadcast::Sender<News>,
 ) -> Result<(), FileError> {
-    let (mut stops, mut full) = (false, false);
-    let mut told = file.revision()?;
+    let mut stops = false;
+    let mut feed = Feed { tell, told: file.revision()?, full: false };
     while !stops && let Some(first) = asked.blocking_recv() {
         let (mut swaps, mut answers, mut restoring) = (Vec::new(), Vec::new(), None);
         let mut next = Some(first);
@@ -114,56 +114,73 @@ fn write_all(
             next = if full { None } else { asked.try_recv().ok() };
         }
         if swaps.is_empty() {
-            restore(file, restoring, tell)?;
+            restore(file, restoring, &mut feed)?;
             continue;
         }
         // Answers also tell what swaps before them in this transaction left, so all of them wait for it.
         match file.commit(swaps) {
             Ok(committed) => {
-                if std::mem::take(&mut full) {
-                    info!("the catalog has space again, and takes changes");
-                    // One that failed for want of space may have been stored all the same.
-                    told = tell_changes(file, told, tell)?;
-                } else if let Some(last) = committed.changed.last() {
-                    told = last.revision;
-                    // Nobody may be watching.
-                    let _ = tell.send(committed.changed.into());
-                }
+                feed.stored(file, committed.changed)?;
                 for (answer, verdict) in answers.into_iter().zip(committed.verdicts) {
                     // Whoever asked may be gone.
                     let _ = answer.send(Ok(verdict));
                 }
             }
             Err(error) if error.is_full() => {
-                if !std::mem::replace(&mut full, true) {
-                    warn!("{error}");
-                }
+                feed.became_full(&error);
                 for answer in answers {
                     let _ = answer.send(Err(NotStored::NoSpace(error.to_string())));
                 }
             }
             Err(error) => return Err(error),
         }
-        restore(file, restoring, tell)?;
+        restore(file, restoring, &mut feed)?;
     }
     Ok(())
 }
 
-/// Tells everything after a revision, as the file has it; the last revision.
-fn tell_changes(
-    file: &CatalogFile,
-    after: u64,
-    tell: &broadcast::Sender<News>,
-) -> Result<u64, FileError> {
-    let mut at = after;
-    loop {
-        let page = file.changed_after(at, PAGE)?;
-        at = page.objects.last().map_or(at, |last| last.revision);
-        if !page.objects.is_empty() {
-            let _ = tell.send(page.objects.into());
+/// What watchers are told. A watcher takes no revision below one that it was told, so nothing is told before what came
+/// before it.
+struct Feed<'a> {
+    tell: &'a broadcast::Sender<News>,
+    /// Everything up to this revision was told.
+    told: u64,
+    /// The last change failed for want of space. It may have been stored all the same.
+    full: bool,
+}
+
+impl Feed<'_> {
+    /// A transaction is durable.
+    fn stored(&mut self, file: &CatalogFile, changed: Vec<Object>) -> Result<(), FileError> {
+        if std::mem::take(&mut self.full) {
+            info!("the catalog has space again, and takes changes");
+            return self.tell_changes(file);
         }
-        if !page.more {
-            return Ok(at);
+        if let Some(last) = changed.last() {
+            self.told = last.revision;
+            // Nobody may be watching.
+            let _ = self.tell.send(changed.into());
+        }
+        Ok(())
+    }
+
+    fn became_full(&mut self, error: &FileError) {
+        if !std::mem::replace(&mut self.full, true) {
+            warn!("{error}");
+        }
+    }
+
+    /// Tells everything that was not told yet, as the file has it.
+    fn tell_changes(&mut self, file: &CatalogFile) -> Result<(), FileError> {
+        loop {
+            let page = file.changed_after(self.told, PAGE)?;
+            self.told = page.objects.last().map_or(self.told, |last| last.revision);
+            if !page.objects.is_empty() {
+                let _ = self.tell.send(page.objects.into());
+            }
+            if !page.more {
+                return Ok(());
+            }
         }
     }
 }
@@ -175,18 +192,18 @@ type Restoring = (Vec<(Kind, String, Object)>, oneshot::Sender<Restored>);
 fn restore(
     file: &CatalogFile,
     restoring: Option<Restoring>,
-    tell: &broadcast::Sender<News>,
+    feed: &mut Feed,
 ) -> Result<(), FileError> {
     let Some((objects, answer)) = restoring else { return Ok(()) };
     let restored = match file.restore(objects) {
-        Err(error) if error.is_full() => Err(NotStored::NoSpace(error.to_string())),
+        Err(error) if error.is_full() => {
+            feed.became_full(&error);
+            Err(NotStored::NoSpace(error.to_string()))
+        }
         Err(error) => return Err(error),
         Ok(Restoration::Done { changed, kept }) => {
             let stored = changed.len() as u64;
-            if !changed.is_empty() {
-                // There may be no watcher.
-                let _ = tell.send(changed.into());
-            }
+            feed.stored(file, changed)?;
             Ok(Ok((stored, kept)))
         }
         Ok(Restoration::Refused(wrong)) => Ok(Err(wrong)),
@@ -195,3 +212,6 @@ fn restore(
     let _ = answer.send(restored);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

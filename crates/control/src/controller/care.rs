@@ -372,7 +372,12 @@ impl Controller {
                 return;
             }
             let thing = (v1::Kind::Snapshot, of.name.clone());
-            self.care_for(working, thing, move |this| async move { this.drop_snapshot(&of).await });
+            self.care_for(working, thing, move |this| async move {
+                if !of.deleting {
+                    this.was_deleted(&of.volume.clone().unwrap_or_default()).await?;
+                }
+                this.drop_snapshot(&of).await
+            });
         } else if of.at.is_none() {
             // While it is taken, its volume is claimed.
             let thing = (v1::Kind::Volume, source);

@@ -11,6 +11,8 @@
 //! - a volume that is open to initiators without an attachment is closed to them while the mark is there;
 //! - a stage for any other use than mounting removes it (`stages.rs`), and so does a rollback;
 //! - no file system is mounted before it is removed;
+//! - before it is removed, the volume gives out a stage number that nobody uses: the mark names the newest stage, so a
+//!   catalog that is put back to a moment before the removal has a mark that is void;
 //! - snapshots and clones do not take it over.
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ use crate::api::types::{BeginFormat, Done, EndFormat};
 use crate::api::{ApiError, Code};
 use crate::hex;
 use crate::parameters::FS_TYPES;
+use crate::steps::{Admin, reference};
 
 impl Controller {
     /// Answered when the mark is durable. Can be repeated.
@@ -50,8 +53,9 @@ impl Controller {
             if volume.uid != found.uid || volume.deleting {
                 return Err(ApiError::not_found("volume", &found.name));
             }
-            if !may_format_again(&volume, &mark)? {
-                this.ready_target(&volume.name).await?;
+            let has_mark = may_format_again(&volume, &mark)?;
+            let (_, mut admin) = this.ready_target(&volume.name).await?;
+            if !has_mark || last_stage(&mut admin, &volume).await? != mark.stage {
                 this.is_blank(&volume, &looks[0]).await?;
                 if !volume.attached_only {
                     this.close_for_others(&volume, &mark, &looks[1]).await?;
@@ -70,6 +74,17 @@ impl Controller {
         let this = Arc::clone(self);
         self.run(vec![(v1::Kind::Volume, found.name.clone())], async move {
             check_proof(&found, asked.credential.as_ref())?;
+            let volume = this.site.known(&found.name).await?.volume;
+            if volume.uid != found.uid {
+                return Err(ApiError::not_found("volume", &found.name));
+            }
+            writer(&volume, &host, asked.stage)?;
+            if volume.format.is_some() {
+                // First, so that no copy of the catalog has a mark that still counts. The stage of the host stays valid.
+                let (_, mut admin) = this.ready_target(&volume.name).await?;
+                let request = v1::NewStageRequest { volume: Some(reference(&volume)) };
+                admin.new_stage(request).await?;
+            }
             this.edit::<v1::Volume>(&found.name, &found.uid, |volume| {
                 writer(volume, &host, asked.stage)?;
                 volume.format = None;
@@ -195,7 +210,16 @@ fn writer(volume: &v1::Volume, host: &str, stage: u64) -> Answer<()> {
     Ok(())
 }
 
-/// Whether the mark of an unfinished mkfs allows it; otherwise the volume has to be blank.
+/// The newest stage that the volume has given. Asked of the volume itself: a catalog that was restored does not know of
+/// later ones.
+pub(super) async fn last_stage(admin: &mut Admin, volume: &v1::Volume) -> Answer<u64> {
+    let request = v1::GetTargetRequest { volume: Some(reference(volume)) };
+    let target = admin.get_target(request).await?.into_inner();
+    Ok(target.stages.map_or(0, |stages| stages.last))
+}
+
+/// Whether the catalog has the mark of an unfinished mkfs for this stage. It allows another one only if the volume has
+/// given no later stage; otherwise the volume has to be blank.
 fn may_format_again(volume: &v1::Volume, wanted: &v1::FormatMark) -> Answer<bool> {
     writer(volume, &wanted.host, wanted.stage)?;
     let writes_too = |it: &&v1::Attachment| it.host != wanted.host && !it.read_only;
@@ -211,8 +235,8 @@ fn may_format_again(volume: &v1::Volume, wanted: &v1::FormatMark) -> Answer<bool
 }
 
 /// The mark after a stage was given: `last` is the newest that the volume had given before. It stays only for a host
-/// that mounts the volume, and if no stage was given that the mark does not know of: by another tool, or before
-/// the catalog was restored from a backup.
+/// that mounts the volume, and if no stage was given that the mark does not know of: by another tool, at the
+/// end of the mkfs, or before the catalog was restored from a backup.
 pub(super) fn mark_after_stage(
     mark: Option<v1::FormatMark>,
     last: u64,

@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
+use proto::catalog_client::Found;
 use proto::v1;
 
 use super::books::{Kept, Known};
@@ -14,7 +15,7 @@ use crate::api::types::{Done, Group, GroupSnapshot, Members, NewGroup, NewGroupS
 use crate::api::{ApiError, Code};
 use crate::catalog::limits::GROUP_MAX;
 use crate::hex;
-use crate::steps::{faults, reference};
+use crate::steps::{faults, key, reference};
 
 type Kind = v1::Kind;
 
@@ -110,14 +111,43 @@ impl Controller {
         Ok(())
     }
 
-    /// Volumes that are gone are in no group any more.
+    /// Volumes that were deleted are in no group any more. Those that are only missing stay: an error then.
     pub(super) async fn drop_members(&self, group: &v1::VolumeGroup) -> Answer<()> {
-        self.edit::<v1::VolumeGroup>(&group.name, &group.uid, |group| {
-            group.members.retain(|it| self.exists(it));
-            Ok(())
-        })
-        .await?;
-        Ok(())
+        let (mut deleted, mut missing) = (Vec::new(), Ok(()));
+        for member in group.members.iter().filter(|it| !self.exists(it)) {
+            match self.was_deleted(member).await {
+                Ok(()) => deleted.push(member.clone()),
+                Err(error) => missing = Err(error),
+            }
+        }
+        if !deleted.is_empty() {
+            self.edit::<v1::VolumeGroup>(&group.name, &group.uid, |group| {
+                group.members.retain(|it| !deleted.contains(it));
+                Ok(())
+            })
+            .await?;
+        }
+        missing
+    }
+
+    /// An error unless the catalog has the mark that this very volume was deleted. That it is missing proves nothing: the
+    /// catalog may have lost it, or objects of it may have been brought back before their volume.
+    pub(super) async fn was_deleted(&self, volume: &v1::VolumeRef) -> Answer<()> {
+        let name = &volume.name;
+        let deleted_uids = match self.site.client().find(&key(name)).await? {
+            Found::Object(object) | Found::Deleted(object) => object.deleted_uids,
+            Found::Nothing => Vec::new(),
+        };
+        match deleted_uids.contains(&volume.uid) {
+            true => Ok(()),
+            false => Err(ApiError::new(
+                Code::Unavailable,
+                format!(
+                    "its volume `{name}` is not in the catalog, and nothing says that it was deleted: bring it back with \
+                     `pollux site restore` or `pollux site rebuild`, or delete what is left of it"
+                ),
+            )),
+        }
     }
 
     pub(super) fn exists(&self, volume: &v1::VolumeRef) -> bool {
@@ -317,6 +347,7 @@ impl Controller {
         let mut things = vec![(Kind::GroupSnapshot, found.name.clone())];
         for cut in &found.cuts {
             let of = cut.volume.clone().unwrap_or_default();
+            self.uid_not_lost(&of.name, &of.uid)?;
             if let Some(volume) =
                 self.books.get::<v1::Volume>(&of.name).filter(|it| it.uid == of.uid)
             {

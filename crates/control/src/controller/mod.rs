@@ -237,11 +237,21 @@ impl Controller {
         nodes.iter().all(|node| self.presence(node.id) != Presence::Unknown)
     }
 
+    /// An object that is about to be changed. Not a volume that nodes know better than the catalog.
     fn find<T: Kept>(&self, id: &str) -> Answer<Known<T>> {
+        let found = self.look_up::<T>(id)?;
+        if T::KIND == v1::Kind::Volume {
+            self.uid_not_lost(found.name(), found.uid())?;
+        }
+        Ok(found)
+    }
+
+    /// An object that is only read.
+    fn look_up<T: Kept>(&self, id: &str) -> Answer<Known<T>> {
         match self.books.get(id) {
             Some(found) => Ok(found),
             None if T::KIND == v1::Kind::Volume => {
-                self.not_lost(id)?;
+                self.id_not_lost(id)?;
                 Err(ApiError::not_found(T::NOUN, id))
             }
             None => Err(ApiError::not_found(T::NOUN, id)),

@@ -5,6 +5,7 @@ use std::time::Instant;
 use proto::v1;
 
 use super::books::Known;
+use super::names::named;
 use super::placement::NODE_KEY;
 use super::states;
 use super::{Answer, Controller};
@@ -59,11 +60,21 @@ impl Controller {
     }
 
     /// Refuses what is asked of a volume that nodes know and the catalog has lost: it is not gone, and its name is not free.
-    pub(super) fn not_lost(&self, id: &str) -> Answer<()> {
-        let is_it = |it: &v1::VolumeRef| it.name == id || hex::encode(&it.uid) == id;
+    pub(super) fn id_not_lost(&self, id: &str) -> Answer<()> {
+        let name = named(id).map_or_else(|_| id.to_owned(), |named| named.name);
+        self.not_lost(id, |it| it.name == name || hex::encode(&it.uid) == id)
+    }
+
+    /// The same for this very volume, of which the catalog may have an older object. Another volume that has its name by
+    /// now may be changed, and has to be deleted before the lost one is brought back.
+    pub(super) fn uid_not_lost(&self, name: &str, uid: &[u8]) -> Answer<()> {
+        self.not_lost(name, |it| it.uid == uid)
+    }
+
+    fn not_lost(&self, id: &str, is_it: impl Fn(&v1::VolumeRef) -> bool) -> Answer<()> {
         let nodes = self.books.all::<v1::Node>();
-        let knows = |node: &&super::books::Known<v1::Node>| {
-            self.pulse.beat(node.id).is_some_and(|beat| beat.lost.iter().any(is_it))
+        let knows = |node: &&Known<v1::Node>| {
+            self.pulse.beat(node.id).is_some_and(|beat| beat.lost.iter().any(&is_it))
         };
         match nodes.iter().find(knows) {
             None => Ok(()),
@@ -73,6 +84,28 @@ impl Controller {
                     "the catalog has lost the volume `{id}`, which `{}` knows: bring it back with `pollux site restore` or \
                      `pollux site rebuild`",
                     node.name
+                ),
+            )),
+        }
+    }
+
+    /// The same for a volume that the catalog does not have and that is about to be made, or taken for deleted. A beat
+    /// lists only some of the lost volumes: while there are more, any unknown one may be among them.
+    pub(super) fn unknown_not_lost(&self, id: &str) -> Answer<()> {
+        self.id_not_lost(id)?;
+        let nodes = self.books.all::<v1::Node>();
+        let unlisted = |node: &Known<v1::Node>| {
+            let beat = self.pulse.beat(node.id)?;
+            let count = beat.lost_count.saturating_sub(beat.lost.len() as u64);
+            (count > 0).then(|| (node.name.clone(), beat.lost_count))
+        };
+        match nodes.iter().find_map(unlisted) {
+            None => Ok(()),
+            Some((node, count)) => Err(ApiError::new(
+                Code::Unavailable,
+                format!(
+                    "the catalog has lost {count} volumes, which `{node}` knows, and `{id}` may be one of them: bring them \
+                     back with `pollux site restore` or `pollux site rebuild`"
                 ),
             )),
         }

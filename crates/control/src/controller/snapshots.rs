@@ -129,6 +129,7 @@ impl Controller {
             return Err(ApiError::new(Code::InUse, message));
         }
         let of = found.volume.clone().unwrap_or_default();
+        self.uid_not_lost(&of.name, &of.uid)?;
         if let Some(volume) = self.books.get::<v1::Volume>(&of.name).filter(|it| it.uid == of.uid) {
             check_proof(&volume, proof.credential.as_ref())?;
         }
@@ -286,7 +287,7 @@ impl Controller {
         request: v1::ListExtentsRequest,
     ) -> Answer<Extents> {
         let of = snapshot.volume.clone().unwrap_or_default();
-        let volume = self.find::<v1::Volume>(&of.name)?;
+        let volume = self.look_up::<v1::Volume>(&of.name)?;
         let nodes: Vec<String> =
             volume.places.iter().map(|place| format!("`{}`", self.node_name(place.node))).collect();
         let message = format!(

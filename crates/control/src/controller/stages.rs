@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use proto::v1;
 
-use super::format::mark_after_stage;
+use super::format::{last_stage, mark_after_stage};
 use super::shape::check_proof;
 use super::{Answer, Controller};
 use crate::api::types::{NewStage, Stage};
@@ -30,14 +30,9 @@ impl Controller {
                 return Err(ApiError::new(Code::InUse, message));
             }
             let (_, mut admin) = this.ready_target(&volume.name).await?;
-            // Asked of the volume itself: a catalog that was restored does not know of later stages.
             let last = match volume.format {
                 None => 0,
-                Some(_) => {
-                    let request = v1::GetTargetRequest { volume: Some(reference(&volume)) };
-                    let target = admin.get_target(request).await?.into_inner();
-                    target.stages.map_or(0, |stages| stages.last)
-                }
+                Some(_) => last_stage(&mut admin, &volume).await?,
             };
             let request = v1::NewStageRequest { volume: Some(reference(&volume)) };
             let stage = admin.new_stage(request).await?.into_inner().stage;

@@ -30,7 +30,7 @@ impl Controller {
     }
 
     pub fn volume(&self, id: &str) -> Answer<Volume> {
-        Ok(self.show_volume(&*self.find::<v1::Volume>(id)?))
+        Ok(self.show_volume(&*self.look_up::<v1::Volume>(id)?))
     }
 
     pub fn volumes(&self, after: &str, limit: usize) -> Page<Volume> {

@@ -37,11 +37,12 @@ impl Controller {
         let group = group.map(|id| self.group_with_room(id)).transpose()?;
         let (found, is_new) = match self.site.volume(name).await? {
             Some(found) => {
+                self.uid_not_lost(name, &found.volume.uid)?;
                 self.same(shape, &found.volume)?;
                 (found, false)
             }
             None => {
-                self.not_lost(name)?;
+                self.unknown_not_lost(name)?;
                 (self.intend(shape).await?, true)
             }
         };
@@ -259,8 +260,9 @@ impl Controller {
 
     pub async fn delete_volume(self: &Arc<Self>, id: &str, proof: Proof) -> Answer<Done> {
         let Some(found) = self.books.get::<v1::Volume>(id) else {
-            return self.not_lost(id).map(|()| Done {});
+            return self.unknown_not_lost(id).map(|()| Done {});
         };
+        self.uid_not_lost(&found.name, &found.uid)?;
         let (this, things) = (Arc::clone(self), vec![thing(&found.name)]);
         self.run(things, async move {
             let Some((_, volume)) = this.fresh::<v1::Volume>(&found.name).await? else {

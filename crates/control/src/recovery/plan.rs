@@ -154,7 +154,7 @@ impl Plan {
             Some(uid) => adopt(object, evidence.get(uid).unwrap_or(&none)),
             None => Ok(Adopted { object: beside(object, there), notes: Vec::new() }),
         };
-        let Adopted { object, mut notes } = match adopted {
+        let Adopted { mut object, mut notes } = match adopted {
             Ok(adopted) => adopted,
             Err(why) => return self.refuse(place, why),
         };
@@ -163,6 +163,13 @@ impl Plan {
             Restored::Kept => self.say(place, Action::Keep, Vec::new()),
             Restored::Refused(wrong) => self.refuse(place, wrong.problem),
             Restored::Stored(_) => {
+                if let Some(Body::Volume(volume)) = &mut object.body
+                    && volume.format.take().is_some()
+                {
+                    // The volume may have been mounted and written to since that state of the object.
+                    object.version += 1;
+                    notes.push("without its format mark: the next mount does not format it".into());
+                }
                 // What is left of a deleted object is brought back without a word.
                 if object.body.is_some() || there.is_some_and(|there| there.body.is_some()) {
                     notes.insert(0, format!("from {from}"));
@@ -209,3 +216,6 @@ fn beside(object: &v1::Object, there: Option<&v1::Object>) -> v1::Object {
     let version = object.version.max(there.map_or(0, |there| there.version));
     v1::Object { body: Some(Body::Node(node)), version, ..object.clone() }
 }
+
+#[cfg(test)]
+mod tests;

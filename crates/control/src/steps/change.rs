@@ -56,7 +56,9 @@ impl Site {
         let (found, mut admin) = self.holder(name).await?;
         let volume = Some(reference(&found.volume));
         if found.volume.format.is_some() {
-            // What the volume has from now on was left by no mkfs.
+            // What the volume has from now on was left by no mkfs. A newer stage makes the mark void also in copies of
+            // the catalog.
+            admin.new_stage(v1::NewStageRequest { volume: volume.clone() }).await?;
             self.change_of(&found.volume, |volume| {
                 volume.format = None;
                 Ok(())

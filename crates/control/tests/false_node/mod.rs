@@ -37,6 +37,9 @@ pub struct State {
     pub stages: u64,
     /// Where volumes have data.
     pub data: Vec<v1::Extent>,
+    /// What its beats say of volumes that the catalog has lost.
+    pub lost: Vec<v1::VolumeRef>,
+    pub lost_count: u64,
     made: u64,
 }
 
@@ -348,7 +351,10 @@ impl NodeAdmin for FalseNode {
         pool.free = pool.size;
         pool.set_state(v1::PoolState::Open);
         let (node, pools) = (self.id, vec![pool]);
-        Ok(Response::new(v1::BeatResponse { node, boot: 1, pools, ..Default::default() }))
+        let (lost, lost_count) = self.with(|state| (state.lost.clone(), state.lost_count));
+        let beat =
+            v1::BeatResponse { node, boot: 1, pools, lost, lost_count, ..Default::default() };
+        Ok(Response::new(beat))
     }
 
     async fn reach_replicas(

@@ -135,11 +135,13 @@ impl OptionRefusal {
                 option_reply::ERR_STAGE_LOST
             }
             OpenError::OlderConnection if said_hello => option_reply::ERR_OLDER_CONNECTION,
-            // The protocol's "not available" covers both; there is no "not yet".
-            OpenError::Unknown | OpenError::NotReady { .. } => option_reply::ERR_UNKNOWN,
+            // The protocol's "not available" covers these; there is no "not yet". A client that is denied gives up,
+            // while there may be room for it later.
+            OpenError::Unknown | OpenError::NotReady { .. } | OpenError::TooMany { .. } => {
+                option_reply::ERR_UNKNOWN
+            }
             OpenError::Denied
             | OpenError::Unnamed
-            | OpenError::TooMany { .. }
             | OpenError::UnflushedWritesLost
             | OpenError::OldStage
             | OpenError::OlderConnection => option_reply::ERR_POLICY,
@@ -181,7 +183,7 @@ mod tests {
             (OpenError::NotReady { reason: "no quorum".into() }, ERR_UNKNOWN, ERR_UNKNOWN),
             (OpenError::Denied, ERR_POLICY, ERR_POLICY),
             (OpenError::Unnamed, ERR_POLICY, ERR_POLICY),
-            (OpenError::TooMany { what: "the volume", max: 7 }, ERR_POLICY, ERR_POLICY),
+            (OpenError::TooMany { what: "the volume", max: 7 }, ERR_UNKNOWN, ERR_UNKNOWN),
             (OpenError::UnflushedWritesLost, ERR_POLICY, ERR_STAGE_LOST),
             (OpenError::OldStage, ERR_POLICY, ERR_STAGE_LOST),
             (OpenError::OlderConnection, ERR_POLICY, ERR_OLDER_CONNECTION),

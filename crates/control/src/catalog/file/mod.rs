@@ -103,15 +103,24 @@ impl CatalogFile {
     }
 
     fn begin_read(&self) -> Result<ReadTransaction, FileError> {
+        self.reopen()?;
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         Ok(database.as_ref().ok_or(FileError::Reopening)?.begin_read()?)
     }
 
     /// Opens the database again, which a full disk has left unusable; otherwise does nothing.
     fn reopen(&self) -> Result<(), FileError> {
+        if self.database.read().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Ok(());
+        }
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         if database.is_none() {
-            *database = Some(open::builder().open(&self.path)?);
+            *database = Some(match open::builder().open(&self.path) {
+                Ok(opened) => opened,
+                // Somebody still reads from the one that was given up.
+                Err(redb::DatabaseError::DatabaseAlreadyOpen) => return Err(FileError::Reopening),
+                Err(error) => return Err(error.into()),
+            });
         }
         Ok(())
     }
