@@ -30,9 +30,10 @@ impl Target {
 
     /// Also the first word to a replica that joins the stream: of deletions that are settled it
     /// need not remember that they could be undone.
-    pub(super) fn tell_settled(&self, replica: ReplicaId, cx: &mut Cx<'_>) {
-        let peer = &self.peers[&replica];
+    pub(super) fn tell_settled(&mut self, replica: ReplicaId, cx: &mut Cx<'_>) {
+        let Some(peer) = self.peers.get_mut(&replica) else { return };
         if let Some(link) = peer.open_link() {
+            peer.renewal_sent = peer.renewal_sent.max(Some(cx.now));
             // Of a history that it does not have nothing is settled: the same seqs may be a tail
             // there, and a deletion in it must not take effect.
             let through = match peer.is_in_stream() {

@@ -63,7 +63,8 @@ pub struct Peer {
     pub milestone: Milestone,
     /// When it last lost the stream because it was too far behind.
     pub left_behind: Option<Moment>,
-    /// When the newest renewal that it confirmed was sent.
+    /// When the newest renewal was sent to it, and when the newest that it confirmed was.
+    pub renewal_sent: Option<Moment>,
     pub renewed: Option<Moment>,
     /// It started dirty and cannot prove that nothing was lost; until it holds this.
     pub regressed: Option<Seq>,
@@ -89,6 +90,7 @@ impl Peer {
             headroom: ByteLen(0),
             milestone: Milestone::default(),
             left_behind: None,
+            renewal_sent: None,
             renewed: None,
             regressed: None,
             facts: None,

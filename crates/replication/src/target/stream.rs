@@ -37,7 +37,7 @@ impl Target {
                 self.acked(replica, boot, held, durable, headroom, cx);
             }
             // A renewal that was not sent yet confirms nothing.
-            ToTarget::Renewed { sent } if sent > cx.now => {}
+            ToTarget::Renewed { sent } if Some(sent) > peer.renewal_sent => {}
             ToTarget::Renewed { sent } => peer.renewed = peer.renewed.max(Some(sent)),
             ToTarget::Left { at, reason } => self.left(replica, at, reason, cx),
             ToTarget::ReadDone { id, result } => self.read_done(replica, id, result, cx),
