@@ -328,11 +328,14 @@ fn a_full_disk_refuses_changes_and_harms_nothing() {
     file.commit(vec![swap("first", 0, 1)]).expect("there is space");
     small.fill();
     let mut stored = vec!["first".to_owned()];
+    let names =
+        |from: usize| -> Vec<String> { (0..64).map(|n| format!("n-{}", from + n)).collect() };
+    let store = |names: &[String]| file.commit(names.iter().map(|name| swap(name, 0, 2)).collect());
     // What was allocated before is used up first.
     let refused = loop {
-        let names: Vec<String> = (0..64).map(|n| format!("n-{}", stored.len() + n)).collect();
-        match file.commit(names.iter().map(|name| swap(name, 0, 2)).collect()) {
-            Ok(_) => stored.extend(names),
+        let more = names(stored.len());
+        match store(&more) {
+            Ok(_) => stored.extend(more),
             Err(error) => break error,
         }
         assert!(stored.len() < 100_000, "it never became full");
@@ -342,8 +345,9 @@ fn a_full_disk_refuses_changes_and_harms_nothing() {
     let revision = file.revision().expect("it can be read");
     assert_eq!(revision, stored.len() as u64, "nothing was changed");
     for _ in 0..3 {
-        assert!(file.commit(vec![delete("first", 1)]).is_err_and(|error| error.is_full()));
+        assert!(store(&names(stored.len())).is_err_and(|error| error.is_full()));
         assert!(file.get(Kind::Node, "first").unwrap().is_some());
+        assert_eq!(file.revision().unwrap(), revision);
     }
     fs::remove_file(small.filler()).unwrap();
     file.commit(vec![swap("last", 0, 3)]).expect("there is space again");
