@@ -32,7 +32,7 @@ const CASES: [Case; 6] = [
         beside: &[],
         provoke: |_| {},
         says: "P5: a read is answered by reign",
-        within: 60,
+        within: 420,
     },
     Case {
         check: Check::Spies,
