@@ -25,6 +25,8 @@ const ALLOWANCE: u64 = 256 << 10;
 pub struct Round {
     pub(super) source: ReplicaId,
     apart: Apart,
+    /// The source has said that it holds this: it cannot be frozen below.
+    least: Seq,
     step: Step,
     /// What the destination had staged when the round began.
     pub(super) staged: Option<(ImportMark, ByteOffset)>,
@@ -190,12 +192,19 @@ impl Target {
         cx: &mut Cx<'_>,
     ) {
         let Some(link) = self.peers[&source].link else { return };
+        let least = match point {
+            RoundPoint::Now => self.peers[&source].held,
+            RoundPoint::Kept(at) => at.seq,
+            // Only snapshots above what the destination has are asked for.
+            RoundPoint::Snapshot(_) => Seq(apart.agreed.seq.0 + 1),
+        };
         let id = self.ask_id();
         cx.send(source, link, self.term, ToReplica::OpenRound { id, point });
         let pin = Some(self.peers[&source].held).filter(|pin| self.sequence.has_all_above(*pin));
         let round = Round {
             source,
             apart,
+            least,
             step: Step::Opening(id),
             staged,
             opened: None,
@@ -262,7 +271,12 @@ impl Target {
             }
             return;
         };
-        let plausible = |opened: &OpenedRound| opened.is_plausible(self.term).is_ok();
+        let least = self.round(replica).expect("found above").least;
+        // A source that is frozen below what it holds would be copied for ever: no such round brings
+        // the destination to where it can join.
+        let plausible = |opened: &OpenedRound| {
+            opened.position.seq >= least && opened.is_plausible(self.term).is_ok()
+        };
         let Some(opened) = opened.ok().filter(|opened| plausible(opened)) else {
             self.forget_kept_of(replica);
             let round = self.round(replica).expect("found above");
@@ -483,6 +497,9 @@ impl Target {
         let Some(round) = self.round(replica).filter(|round| round.step == Step::Committing) else {
             return;
         };
+        if round.mark().is_none_or(|mark| mark.source != position) {
+            return self.round_failed(replica, AFTER_FAILURE, cx);
+        }
         let (source, bytes, pin) = (round.source, round.bytes, round.pin);
         let last_round = round.apart.last_round;
         let internal = round.opened.as_ref().is_some_and(|opened| opened.snapshot.is_none());

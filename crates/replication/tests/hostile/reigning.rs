@@ -27,6 +27,9 @@ pub const SIZE: u64 = 1 << 20;
 /// The replica that says what it likes.
 pub const HOSTILE: ReplicaId = ReplicaId(1);
 
+/// Far more events than replicas that answer at once can cause within one moment.
+const BUSY_MAX: usize = 10_000;
+
 pub fn member(id: u64) -> Member {
     Member { replica: ReplicaId(id), incarnation: Incarnation(1) }
 }
@@ -125,7 +128,9 @@ impl Sound {
                 ToTarget::RoundOpened { id, opened: Ok(self.opened()) }
             }
             ToReplica::Fetch { id, from, to, .. } => {
-                let through = ByteOffset(to.0.min(from.0.saturating_add(256 << 10)));
+                // A few parts, however large the volume has become.
+                let part = (256 << 10).max((to.0 - from.0) / 2);
+                let through = ByteOffset(to.0.min(from.0.saturating_add(part)));
                 let content = Content::Bytes(Data::copy_of(&[1; 4096]));
                 let pieces = vec![Piece { offset: from, changed: Seq(1), content }];
                 ToTarget::Fetched { id, result: Ok(Fetched { pieces, through }) }
@@ -264,7 +269,13 @@ impl Reigning {
 
     pub fn step(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
+        let mut handled = 0;
         while let Some(event) = events.pop_front() {
+            handled += 1;
+            assert!(
+                handled < BUSY_MAX,
+                "no time passes, and the target does the same again: {event:?}"
+            );
             let mut out = Vec::new();
             self.target.step(self.now, event, &mut out);
             for output in out {
