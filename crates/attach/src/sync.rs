@@ -1,5 +1,6 @@
 //! Waiting until the kernel has written what it has in memory, for no longer than a while.
-use std::path::PathBuf;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, io, thread};
@@ -28,14 +29,15 @@ pub fn within(
     is_lost: impl FnOnce() -> bool + Send + 'static,
 ) -> Result<(), SyncError> {
     let (done, result) = mpsc::channel();
+    // The folder as it is now: what is noted late is not of the attachment that has its path by then.
+    let folder = note.parent().and_then(|folder| fs::File::open(folder).ok());
     thread::spawn(move || {
         let synced = sync().map_err(|error| match is_lost() {
             true => SyncError::Lost(error),
             false => SyncError::Failed(error),
         });
         if let Err(SyncError::Lost(error)) = &synced {
-            // Where it cannot be noted it is told all the same; a folder that is gone was given up.
-            let _ = fs::write(note, error.to_string());
+            write_note(folder.as_ref(), &note, error);
         }
         // Nobody waits any more if it took too long.
         let _ = done.send(synced);
@@ -46,9 +48,16 @@ pub fn within(
     }
 }
 
+/// Where a loss cannot be noted it is told all the same; a folder that is gone was given up.
+fn write_note(folder: Option<&fs::File>, note: &Path, error: &io::Error) {
+    let name = note.file_name().unwrap_or(note.as_os_str());
+    let same = folder.map(|it| format!("/proc/self/fd/{}", it.as_raw_fd()));
+    let note = same.map_or(note.to_owned(), |folder| Path::new(&folder).join(name));
+    let _ = fs::write(note, error.to_string());
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::time::Instant;
 
     use super::*;
@@ -113,5 +122,23 @@ mod tests {
         assert!(!at.exists(), "nothing is lost yet");
         go_on.send(()).expect("it waits");
         assert!(noted(&at).contains("Input/output error"));
+    }
+
+    /// Protects from an attachment that is told of a loss which the one before it had.
+    #[test]
+    fn a_late_note_is_not_of_the_next_attachment() {
+        let folder = note("folder");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).expect("a folder");
+        let at = folder.join("unwritten");
+        let before = fs::File::open(&folder).expect("the folder");
+        let error = io::Error::from_raw_os_error(libc::EIO);
+        write_note(Some(&before), &at, &error);
+        assert!(at.exists());
+        fs::remove_dir_all(&folder).expect("it is given up");
+        fs::create_dir(&folder).expect("the next one");
+        write_note(Some(&before), &at, &error);
+        assert!(!at.exists());
+        fs::remove_dir_all(&folder).expect("it is there");
     }
 }
