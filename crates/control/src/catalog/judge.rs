@@ -76,7 +76,9 @@ pub fn uid(body: &Body) -> Option<&[u8]> {
         Body::Snapshot(snapshot) => Some(&snapshot.uid),
         Body::Group(group) => Some(&group.uid),
         Body::GroupSnapshot(snapshot) => Some(&snapshot.uid),
-        Body::Node(_) | Body::Controller(_) | Body::Token(_) | Body::Host(_) => None,
+        // A token is never changed: another digest is another token.
+        Body::Token(token) => Some(&token.digest),
+        Body::Node(_) | Body::Controller(_) | Body::Host(_) => None,
     }
 }
 

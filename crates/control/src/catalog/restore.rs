@@ -35,43 +35,49 @@ pub fn restore(present: &Present, given: Object, revision: u64) -> Restored {
     let Some(there) = &present.object else {
         return Restored::Stored(Box::new(Object { revision, ..given }));
     };
-    let stored = |given: Object| {
-        let version = given.version.max(there.version + 1);
-        let deleted_uids = together(&there.deleted_uids, &given.deleted_uids);
-        Restored::Stored(Box::new(Object { version, revision, deleted_uids, ..given }))
-    };
-    match (&there.body, &given.body) {
+    let deleted_uids = together(&there.deleted_uids, &given.deleted_uids);
+    let is_newer = match (&there.body, &given.body) {
         (Some(old), Some(new)) => match (uid(old), uid(new)) {
             (Some(old_uid), Some(new_uid)) if old_uid != new_uid => {
-                if there.deleted_uids.iter().any(|it| it == new_uid) {
-                    Restored::Kept
-                } else if given.deleted_uids.iter().any(|it| it == old_uid) {
-                    stored(given)
+                if has_mark(there, new_uid) {
+                    false
+                } else if has_mark(&given, old_uid) {
+                    true
                 } else {
-                    Restored::Refused(other(there))
+                    return Restored::Refused(other(there));
                 }
             }
-            _ if order(new, given.version) > order(old, there.version) => stored(given),
-            _ => Restored::Kept,
+            _ => order(new, given.version) > order(old, there.version),
         },
-        (Some(old), None) => {
-            let was_deleted = match uid(old) {
-                Some(uid) => given.deleted_uids.iter().any(|it| it == uid),
-                None => given.version > there.version,
-            };
-            if was_deleted { stored(given) } else { Restored::Kept }
+        (Some(old), None) => is_deleted(&given, old, there.version),
+        (None, Some(new)) => !is_deleted(there, new, given.version),
+        (None, None) => given.version > there.version,
+    };
+    let stored = |object: Object, version| {
+        let deleted_uids = deleted_uids.clone();
+        Restored::Stored(Box::new(Object { version, revision, deleted_uids, ..object }))
+    };
+    let version = given.version.max(there.version + 1);
+    match is_newer {
+        true => stored(given, version),
+        // What was deleted under this name is not forgotten, though the rest is older.
+        false if deleted_uids.iter().any(|uid| !has_mark(there, uid)) => {
+            stored(there.clone(), there.version + 1)
         }
-        (None, Some(new)) => {
-            let was_deleted = match uid(new) {
-                Some(uid) => there.deleted_uids.iter().any(|it| it == uid),
-                None => there.version > given.version,
-            };
-            if was_deleted { Restored::Kept } else { stored(given) }
-        }
-        (None, None) => match given.version > there.version {
-            true => stored(given),
-            false => Restored::Kept,
-        },
+        false => Restored::Kept,
+    }
+}
+
+fn has_mark(object: &Object, uid: &[u8]) -> bool {
+    object.deleted_uids.iter().any(|deleted| deleted == uid)
+}
+
+/// Whether what is left under a name says that this object, last seen in this version, was deleted. What has no uid, and
+/// what catalogs of earlier versions deleted, has no mark: there a later version says so.
+fn is_deleted(left: &Object, body: &Body, seen: u64) -> bool {
+    match uid(body) {
+        Some(uid) if !left.deleted_uids.is_empty() => has_mark(left, uid),
+        _ => left.version > seen,
     }
 }
 

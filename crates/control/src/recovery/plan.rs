@@ -42,6 +42,12 @@ pub struct Plan {
 
 type Place = (i32, String);
 
+/// What the name of a token ends with that lost its name.
+const ASIDE: &str = ".old";
+
+/// Where an object comes from that the catalog itself has.
+const CATALOG: &str = "the catalog";
+
 #[derive(Default)]
 struct Merged {
     objects: BTreeMap<Place, (v1::Object, String)>,
@@ -59,9 +65,14 @@ impl Merged {
         match restore(&crate::catalog::judge::Present { object: known }, object.clone(), revision) {
             Restored::Stored(newer) => {
                 // Whether a version had to grow is the catalog's to say.
-                let version = object.version;
-                let newer = v1::Object { version, ..*newer };
-                self.objects.insert(place, (newer, from.into()));
+                let (version, from) = match self.objects.remove(&place) {
+                    // Nothing but marks of deletions, perhaps.
+                    Some((known, whose)) if known.body == newer.body => {
+                        (known.version.max(object.version), whose)
+                    }
+                    _ => (object.version, from.into()),
+                };
+                self.objects.insert(place, (v1::Object { version, ..*newer }, from));
             }
             Restored::Kept => {
                 // A node that has started again knows the same object without its secrets.
@@ -72,9 +83,12 @@ impl Merged {
                     self.objects.insert(place, (object.clone(), from.into()));
                 }
             }
-            Restored::Refused(wrong) => {
-                self.clashes.insert(place, format!("{from}: {}", wrong.problem));
-            }
+            Restored::Refused(wrong) => match token_aside(object) {
+                Some(aside) => self.take(&aside, from),
+                None => {
+                    self.clashes.insert(place, format!("{from}: {}", wrong.problem));
+                }
+            },
         }
     }
 }
@@ -87,6 +101,9 @@ pub fn plan(
     now_ms: u64,
 ) -> Plan {
     let mut merged = Merged::default();
+    // The tokens of the catalog keep their names.
+    let tokens = present.iter().filter_map(placed).filter(|((kind, _), _)| is_token(*kind));
+    merged.objects.extend(tokens.map(|(place, it)| (place, (it.clone(), CATALOG.into()))));
     for source in sources {
         source.objects.iter().for_each(|object| merged.take(object, &source.what));
     }
@@ -95,8 +112,12 @@ pub fn plan(
     for (place, (object, from)) in &merged.objects {
         if let Some(clash) = merged.clashes.get(place) {
             plan.refuse(place, clash.clone());
-        } else {
-            plan.bring(place, object, from, there.get(place).copied(), evidence);
+            continue;
+        }
+        let there = there.get(place).copied();
+        // What the catalog has itself, with no mark of a deletion added, needs nothing.
+        if from != CATALOG || there != Some(object) {
+            plan.bring(place, object, from, there, evidence);
         }
     }
     let mut uids: Vec<&[u8]> =
@@ -115,6 +136,21 @@ fn lacks_secret(object: &v1::Object) -> bool {
         Some(Body::Volume(volume)) => volume.chap.as_ref().is_some_and(|it| it.secret.is_empty()),
         _ => false,
     }
+}
+
+/// A site that lost its catalog gets a first token anew. The one that had this name before gets another name beside it, so
+/// that either can be used.
+fn token_aside(object: &v1::Object) -> Option<v1::Object> {
+    let Some(Body::Token(token)) = &object.body else { return None };
+    let mut aside = object.clone();
+    let name = format!("{}{ASIDE}", token.name);
+    aside.key.as_mut()?.name.clone_from(&name);
+    aside.body = Some(Body::Token(v1::Token { name, ..token.clone() }));
+    crate::catalog::restore::check(&aside).is_ok().then_some(aside)
+}
+
+fn is_token(kind: i32) -> bool {
+    kind == i32::from(v1::Kind::Token)
 }
 
 fn placed(object: &v1::Object) -> Option<(Place, &v1::Object)> {
@@ -160,6 +196,8 @@ impl Plan {
         };
         let present = crate::catalog::judge::Present { object: there.cloned() };
         match restore(&present, object.clone(), object.revision) {
+            // Of what was deleted nothing is said.
+            Restored::Kept if there.is_none_or(|there| there.body.is_none()) => {}
             Restored::Kept => self.say(place, Action::Keep, Vec::new()),
             Restored::Refused(wrong) => self.refuse(place, wrong.problem),
             Restored::Stored(_) => {

@@ -22,6 +22,9 @@ pub struct Copy {
     pub nodes: BTreeMap<String, v1::Node>,
     /// Everything but volumes, as the catalog told it.
     others: BTreeMap<Place, v1::Object>,
+    /// What is left of deleted objects, as the catalog told it: without it, what was deleted would come back
+    /// from an older copy when the catalog is rebuilt.
+    deleted: BTreeMap<Place, v1::Object>,
     /// What the catalog has lost.
     lost: BTreeSet<Place>,
 }
@@ -64,6 +67,7 @@ impl Copy {
     pub fn insert(&mut self, known: Known) -> bool {
         let name = known.record.name.clone();
         let was_lost = self.lost.remove(&volume_place(&name));
+        self.deleted.remove(&volume_place(&name));
         self.volumes.insert(name, known);
         was_lost
     }
@@ -76,6 +80,7 @@ impl Copy {
         let is_newer = |known: &v1::Object| known.version <= object.version;
         if self.others.get(&place).is_none_or(is_newer) {
             self.lost.remove(&place);
+            self.deleted.remove(&place);
             self.others.insert(place, object);
         }
     }
@@ -95,6 +100,10 @@ impl Copy {
         }
         self.lost.remove(place);
         self.others.remove(place);
+        let is_newer = |known: &v1::Object| known.version <= left.version;
+        if self.deleted.get(place).is_none_or(is_newer) {
+            self.deleted.insert(place.clone(), left.clone());
+        }
         if is_volume {
             self.volumes.remove(&place.1);
         }
@@ -137,10 +146,10 @@ impl Copy {
         new
     }
 
-    /// All that is known, as the catalog told it.
+    /// All that is known, as the catalog told it, with what is left of deleted objects.
     pub fn objects(&self) -> Vec<v1::Object> {
         let volumes = self.volumes.values().map(|known| (*known.object).clone());
-        volumes.chain(self.others.values().cloned()).collect()
+        volumes.chain(self.others.values().chain(self.deleted.values()).cloned()).collect()
     }
 
     /// Volumes that the catalog has lost.

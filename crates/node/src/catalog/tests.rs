@@ -178,3 +178,22 @@ async fn an_older_object_of_a_restored_catalog_is_not_obeyed() {
     assert_eq!(ask(Found::Deleted(left(12, 7))), Some(CatalogAnswer::Deleted));
     assert!(books.copy().volume("db").is_none() && books.remembered().is_empty());
 }
+
+/// Protects from deleted objects that come back from an older copy when the catalog is rebuilt.
+#[tokio::test]
+async fn what_is_left_of_deleted_objects_is_told() {
+    let bench = Bench::new("marks");
+    let marks = || {
+        let objects = bench.books.objects().into_iter();
+        objects.filter(|it| it.body.is_none()).map(|it| it.version).collect::<Vec<u64>>()
+    };
+    bench.books.usable(&db(9, "b")).unwrap();
+    bench.books.delete(&volume_key("db"), &left(10, 7));
+    assert_eq!(marks(), [10]);
+    bench.books.delete(&volume_key("db"), &left(9, 6));
+    assert_eq!(marks(), [10], "the latest");
+    let mut again = db(11, "b");
+    again.deleted_uids = vec![vec![7; 16]];
+    bench.books.usable(&again).unwrap();
+    assert!(marks().is_empty(), "the object itself has them");
+}

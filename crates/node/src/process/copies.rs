@@ -97,7 +97,7 @@ async fn keep_one(books: &Books, copies: &Copies) -> Result<bool, String> {
     let (revision, objects) = books.client().backup().await.map_err(|error| error.to_string())?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let taken_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    let copy = CatalogCopy { revision, taken_ms, objects };
+    let mut copy = CatalogCopy { revision, taken_ms, objects };
     if let Some(last) = copies.newest().map_err(|error| error.to_string())? {
         let lost = lost(&last, &copy);
         if let Some(name) = lost.first() {
@@ -106,6 +106,7 @@ async fn keep_one(books: &Books, copies: &Copies) -> Result<bool, String> {
                 lost.len()
             ));
         }
+        keep_lost(&last, &mut copy);
         if last.objects == copy.objects {
             return Ok(false);
         }
@@ -130,10 +131,20 @@ fn lost<'a>(last: &'a CatalogCopy, next: &CatalogCopy) -> Vec<&'a str> {
     volumes.filter(|it| !known.contains(&it.uid)).map(|it| it.name.as_str()).collect()
 }
 
+/// A catalog keeps what is left of a deleted object. What it has no trace of it has lost, and the last copy that has it
+/// may be all that there is: the next one takes it over.
+fn keep_lost(last: &CatalogCopy, next: &mut CatalogCopy) {
+    let place = |object: &Object| object.key.as_ref().map(|key| (key.kind, key.name.clone()));
+    let told: std::collections::BTreeSet<_> = next.objects.iter().filter_map(place).collect();
+    let is_lost = |object: &&Object| place(object).is_some_and(|it| !told.contains(&it));
+    next.objects.extend(last.objects.iter().filter(is_lost).cloned());
+    next.objects.sort_by_key(place);
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
-    use proto::v1::Volume;
+    use proto::v1::{Key, Kind, Token, Volume};
 
     use super::*;
 
@@ -174,5 +185,21 @@ mod tests {
         assert_eq!(lost(&last, &copy(2, vec![volume("db", 9), volume("web", 8)])), ["db"]);
         let deleted = Object { deleted_uids: vec![vec![7; 16]], ..Object::default() };
         assert!(lost(&last, &copy(2, vec![deleted, volume("web", 8)])).is_empty());
+    }
+
+    /// Protects from tokens, hosts and groups that are gone from the last copy an hour after the catalog lost them.
+    #[test]
+    fn what_the_catalog_has_no_trace_of_stays_in_the_copies() {
+        let token = |name: &str, body| Object {
+            key: Some(Key { kind: Kind::Token.into(), name: name.into() }),
+            version: 1,
+            body,
+            ..Object::default()
+        };
+        let there = |name| token(name, Some(Body::Token(Token::default())));
+        let last = copy(1, vec![there("a"), there("b"), there("c")]);
+        let mut next = copy(2, vec![token("b", None), there("a")]);
+        keep_lost(&last, &mut next);
+        assert_eq!(next.objects, [there("a"), token("b", None), there("c")]);
     }
 }

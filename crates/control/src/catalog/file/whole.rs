@@ -54,7 +54,8 @@ impl CatalogFile {
             for (kind, name, object) in given {
                 let number = kind_number(kind);
                 let present = read(&objects, number, &name)?;
-                if let Some(body) = object.body.clone().filter(|_| present.object.is_none()) {
+                let is_new = present.object.as_ref().is_none_or(|there| there.body.is_none());
+                if let Some(body) = object.body.clone().filter(|_| is_new) {
                     let (name, change) = (name.clone(), change_of(body));
                     let swap = Swap { kind, name, expected: 0, change, controller: None };
                     if let Some(wrong) = id_taken(&objects, &swap)? {

@@ -60,7 +60,12 @@ fn what_was_deleted_stays_deleted() {
     assert_eq!(stored(Some(of_volume(10, None, &[7])), db()), None);
     assert_eq!(stored(Some(db()), of_volume(10, None, &[7])), Some(10), "and is deleted again");
     assert_eq!(stored(Some(of_volume(3, None, &[6])), db()), Some(9), "that was another one");
-    assert_eq!(stored(Some(db()), of_volume(10, None, &[6])), None);
+    let Restored::Stored(kept) =
+        restore(&Present { object: Some(db()) }, of_volume(10, None, &[6]), 50)
+    else {
+        panic!("the mark of the other one is stored")
+    };
+    assert_eq!((kept.body, kept.deleted_uids), (volume(7, 3), vec![vec![6; 16]]), "and no more");
     assert_eq!(
         stored(Some(of_volume(12, volume(8, 1), &[7])), db()),
         None,
@@ -81,6 +86,32 @@ fn a_name_is_not_taken_from_what_has_it() {
         matches!(&refused, Restored::Refused(wrong) if wrong.problem.contains("`db`")),
         "{refused:?}"
     );
+}
+
+/// Protects from a token that was taken away and is back, and from one that a later one of its name takes away.
+#[test]
+fn another_digest_is_another_token() {
+    let token = |version, digest: u8, deleted: &[u8]| {
+        let token = Token { digest: vec![digest; 16], ..Token::default() };
+        object(Kind::Token, version, Some(Body::Token(token)), deleted)
+    };
+    let refused = restore(&Present { object: Some(token(1, 8, &[])) }, token(9, 7, &[]), 50);
+    assert!(matches!(refused, Restored::Refused(_)), "{refused:?}");
+    assert_eq!(stored(Some(token(1, 8, &[7])), token(9, 7, &[])), None, "it was deleted");
+    assert_eq!(stored(Some(token(2, 7, &[])), token(9, 7, &[])), Some(9));
+}
+
+/// Protects from deletions that are forgotten because the rest of what tells of them is older.
+#[test]
+fn marks_of_an_older_state_are_kept() {
+    let present = Present { object: Some(of_volume(9, volume(7, 3), &[2])) };
+    let older = of_volume(4, volume(7, 2), &[1, 2]);
+    let Restored::Stored(object) = restore(&present, older.clone(), 50) else {
+        panic!("its marks are stored")
+    };
+    assert_eq!(object.deleted_uids, [vec![1; 16], vec![2; 16]]);
+    assert_eq!((object.version, object.body.clone()), (10, volume(7, 3)));
+    assert_eq!(restore(&Present { object: Some(*object) }, older, 51), Restored::Kept);
 }
 
 #[test]
