@@ -5,6 +5,8 @@
 //! to where either of them leaves it.
 use block::{Position, Seq, Term};
 
+use crate::bounds::bounds;
+
 /// How many reigns are remembered: as many as the small state has room for beside everything else.
 /// A replica that left before the oldest of them has no common position with anybody and comes
 /// back as new.
@@ -38,7 +40,7 @@ impl Reigns {
             "a reign begins after the one before it: {reign:?} behind {:?}",
             self.0.last()
         );
-        if self.0.len() == REIGNS_MAX {
+        if self.0.len() >= bounds().reigns {
             self.0.remove(0);
         }
         self.0.push(reign);

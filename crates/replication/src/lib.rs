@@ -6,6 +6,7 @@
 //! `target/sequence.rs` (CF hold it: acknowledged). `docs/quorum.md` is the protocol.
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 pub mod catalog;
 pub mod client;
 pub mod constants;

@@ -2,12 +2,12 @@
 //! from the entry and the state before it, and from nothing else.
 use block::Position;
 
+use crate::bounds::bounds;
 use crate::constants::VOLUME_MAX;
 use crate::entry::Change;
 use crate::history::Reign;
 use crate::state::{
-    CLONES_MAX, DOOMED_MAX, Doomed, POINTS_MAX, RESERVATIONS_MAX, SharedState, SnapshotEntry,
-    SnapshotSpec,
+    CLONES_MAX, Doomed, POINTS_MAX, RESERVATIONS_MAX, SharedState, SnapshotEntry, SnapshotSpec,
 };
 
 impl SharedState {
@@ -25,7 +25,7 @@ impl SharedState {
             }
             Change::Close => self.closed = seq,
             Change::DeleteSnapshot(snapshot) => {
-                let fits = self.doomed.len() < DOOMED_MAX;
+                let fits = self.doomed.len() < bounds().doomed;
                 bounded(fits, "too many snapshots wait to be deleted")?;
                 self.doomed.push(Doomed { snapshot: *snapshot, at: seq });
             }

@@ -47,6 +47,7 @@ use plan::Plan;
 use rounds::Source;
 
 pub use credit::CREDIT;
+pub use rounds::ROUNDS_MAX;
 pub use wipe::WipeRefusal;
 
 /// One connection with a target. Never used twice.

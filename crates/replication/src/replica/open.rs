@@ -1,6 +1,7 @@
 //! Opening: what the store has, and what a crash left unfinished.
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use crate::bounds::bounds;
 use crate::constants::VOLUME_MAX;
 use crate::message::Malformed;
 use crate::message::plausible::SEQ_MAX;
@@ -16,7 +17,6 @@ use super::internal::Kind;
 use super::marks::Mark;
 use super::mechanisms::Mechanisms;
 use super::plan::{Edit, Plan, Step, Then};
-use super::rounds::ROUNDS_MAX;
 
 impl Replica {
     pub(super) fn from_facts(
@@ -95,7 +95,7 @@ impl Replica {
         let mut rounds: Vec<_> =
             self.internal.iter().filter(|entry| Kind::Round.has(entry)).collect();
         rounds.sort_by_key(|entry| std::cmp::Reverse(entry.position));
-        let kept = &rounds[..rounds.len().min(ROUNDS_MAX)];
+        let kept = &rounds[..rounds.len().min(bounds().rounds)];
         let is_stray = |entry: &&crate::state::SnapshotEntry| {
             !(kept.contains(entry) || importing && Kind::Base.has(entry))
         };

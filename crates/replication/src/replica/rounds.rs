@@ -1,6 +1,7 @@
 //! The source of a round: frozen at a position, for as long as the target wants it.
 use block::{ByteLen, Position};
 
+use crate::bounds::bounds;
 use crate::message::{AskId, OpenedRound, RoundFailure, RoundPoint, ToTarget};
 use crate::replica::{LinkId, Output, Replica};
 use crate::state::{ReplicaState, SharedState, SnapshotEntry, SnapshotSpec};
@@ -120,7 +121,7 @@ impl Replica {
         let held = self.books.held;
         let rounds = || self.internal.iter().filter(|entry| Kind::Round.has(entry));
         let again = rounds().any(|entry| entry.position == held);
-        if !again && rounds().count() >= ROUNDS_MAX {
+        if !again && rounds().count() >= bounds().rounds {
             let oldest = rounds().min_by_key(|entry| entry.position).map(|entry| entry.uid);
             let oldest = oldest.expect("there are several");
             return Begun::Steps(vec![Step::Delete(oldest), Step::Freeze]);

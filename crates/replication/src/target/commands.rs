@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use block::{Position, Seq};
 
+use crate::bounds::bounds;
 use crate::client::{Command, CommandAnswer, CommandError, RequestId, SnapshotList};
 use crate::constants::VOLUME_MAX;
 use crate::entry::Change;
-use crate::state::{
-    CLONES_MAX, DOOMED_MAX, NAME_MAX, POINTS_MAX, SNAPSHOTS_MAX, SnapshotSpec, Stages,
-};
+use crate::state::{CLONES_MAX, NAME_MAX, POINTS_MAX, SNAPSHOTS_MAX, SnapshotSpec, Stages};
 use crate::target::{Cx, Output, Phase, Stopped, Target, off};
 use crate::words::{Moment, SnapshotUid, StageNumber};
 
@@ -185,7 +184,7 @@ impl Target {
             return Err(CommandError::HasClones);
         }
         // Replicas may not have got rid of as many again that are settled.
-        match self.shared.doomed.len() >= DOOMED_MAX / 2 {
+        match self.shared.doomed.len() >= bounds().doomed / 2 {
             true => Err(CommandError::Busy),
             false => Ok(()),
         }

@@ -75,6 +75,16 @@ impl Writer {
         Ok(())
     }
 
+    /// The end of a writer whose database was killed. It is not told to stop: it could do so before it notices.
+    fn outlive(self) -> Result<(u64, Result<()>)> {
+        let begun = Instant::now();
+        while !self.thread.is_finished() {
+            ensure!(begun.elapsed() < PATIENCE, "commits go on for {PATIENCE:?} after the kill");
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(self.end())
+    }
+
     /// The last number that was acknowledged, and how it ended.
     fn end(self) -> (u64, Result<()>) {
         self.stop.store(true, Ordering::SeqCst);
@@ -106,7 +116,7 @@ impl Blows<'_> {
         let writer = Writer::start(self.database.open()?, last);
         writer.go_on(ENOUGH)?;
         self.database.kill9(writer.shell)?;
-        let (acknowledged, ended) = writer.end();
+        let (acknowledged, ended) = writer.outlive()?;
         ensure!(ended.is_err(), "it was killed, and goes on");
         self.database.start()?;
         self.has(acknowledged)

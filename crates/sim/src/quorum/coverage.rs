@@ -73,7 +73,7 @@ pub fn catch_up_percent(paths: &Paths) -> u64 {
 
 /// Those that were taken too rarely.
 pub fn missing(paths: &Paths) -> Vec<(&'static str, u64)> {
-    let faults = FAULTS.iter().map(|(_, name)| (*name, 1));
+    let faults = FAULTS.iter().map(|(_, name, _)| (*name, 1));
     let wanted = faults.chain(REQUIRED);
     let count = |name: &str| paths.counts.get(name).copied().unwrap_or(0);
     wanted.filter(|(name, least)| count(name) < *least).collect()

@@ -1,4 +1,6 @@
 //! What a seed makes of its world: sizes, and how often which fault comes.
+use replication::bounds::{BOUNDS, Bounds};
+
 use super::clients::Time;
 use super::off::{Check, Off};
 use crate::Rng;
@@ -39,37 +41,38 @@ pub enum Fault {
     GroupCut,
 }
 
-pub const FAULTS: [(Fault, &str); 25] = [
-    (Fault::Kill, "fault: process killed"),
-    (Fault::PowerCut, "fault: power cut"),
-    (Fault::SitePowerCut, "fault: power cut of several nodes"),
-    (Fault::Pause, "fault: process paused"),
-    (Fault::Stall, "fault: process stalled inside a turn"),
-    (Fault::CleanStop, "fault: node stopped cleanly"),
-    (Fault::KillTarget, "fault: target killed"),
-    (Fault::CloseTarget, "fault: target closed"),
-    (Fault::TakeOver, "fault: takeover from a living target"),
-    (Fault::BreakLink, "fault: link broken"),
-    (Fault::Partition, "fault: partition"),
-    (Fault::CutOff, "fault: target cut off"),
-    (Fault::KillAtWelcome, "fault: process killed at its welcome"),
-    (Fault::PowerCutAtAck, "fault: power cut at an ack"),
-    (Fault::SlowLinks, "fault: slow links"),
-    (Fault::CorruptByte, "fault: byte changed in flight"),
-    (Fault::SlowDisk, "fault: slow disk"),
-    (Fault::FailPool, "fault: pool failed"),
-    (Fault::Rot, "fault: bit rot"),
-    (Fault::FullPool, "fault: pool full"),
-    (Fault::CatalogAway, "fault: catalog away"),
-    (Fault::BreakClient, "fault: client connection broken"),
-    (Fault::Scale, "fault: replicas wanted changed"),
-    (Fault::Replace, "fault: replica replaced"),
-    (Fault::GroupCut, "group cut begun"),
+/// All of them, with the name of each and the seconds between two of its kind in an ordinary world.
+pub const FAULTS: [(Fault, &str, u64); 25] = [
+    (Fault::Kill, "fault: process killed", 5),
+    (Fault::PowerCut, "fault: power cut", 6),
+    (Fault::SitePowerCut, "fault: power cut of several nodes", 25),
+    (Fault::Pause, "fault: process paused", 5),
+    (Fault::Stall, "fault: process stalled inside a turn", 2),
+    (Fault::CleanStop, "fault: node stopped cleanly", 6),
+    (Fault::KillTarget, "fault: target killed", 6),
+    (Fault::CloseTarget, "fault: target closed", 6),
+    (Fault::TakeOver, "fault: takeover from a living target", 5),
+    (Fault::BreakLink, "fault: link broken", 3),
+    (Fault::Partition, "fault: partition", 5),
+    (Fault::CutOff, "fault: target cut off", 7),
+    (Fault::KillAtWelcome, "fault: process killed at its welcome", 6),
+    (Fault::PowerCutAtAck, "fault: power cut at an ack", 8),
+    (Fault::SlowLinks, "fault: slow links", 8),
+    (Fault::CorruptByte, "fault: byte changed in flight", 5),
+    (Fault::SlowDisk, "fault: slow disk", 5),
+    (Fault::FailPool, "fault: pool failed", 10),
+    (Fault::Rot, "fault: bit rot", 2),
+    (Fault::FullPool, "fault: pool full", 7),
+    (Fault::CatalogAway, "fault: catalog away", 8),
+    (Fault::BreakClient, "fault: client connection broken", 12),
+    (Fault::Scale, "fault: replicas wanted changed", 8),
+    (Fault::Replace, "fault: replica replaced", 7),
+    (Fault::GroupCut, "group cut begun", 2),
 ];
 
 impl Fault {
     pub fn name(self) -> &'static str {
-        FAULTS.iter().find(|(fault, _)| *fault == self).map_or("fault", |(_, name)| name)
+        FAULTS.iter().find(|(fault, ..)| *fault == self).map_or("fault", |(_, name, _)| name)
     }
 }
 
@@ -83,7 +86,6 @@ pub struct VolumePlan {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
-    pub profile: &'static str,
     pub nodes: usize,
     pub off: Off,
     pub volumes: Vec<VolumePlan>,
@@ -113,30 +115,28 @@ pub struct Plan {
     /// By how many microseconds the time of a step may be older than what it is stepped with, where
     /// the rule is turned off that it is taken behind the reading of its input.
     pub stale_turns: u64,
+    /// Bounds of the machines' lists: small ones are reached.
+    pub bounds: Bounds,
     /// Checkers that are left out.
     pub unchecked: Vec<Check>,
 }
 
 const SEC: u64 = 1_000_000;
 
-/// Which faults a profile has, with the seconds between two of them.
-const PROFILES: [(&str, &[(Fault, u64)]); 15] = [
-    ("calm", &[(Fault::BreakClient, 20)]),
-    ("flaky network", &[(Fault::BreakLink, 1), (Fault::SlowLinks, 10), (Fault::CorruptByte, 4)]),
-    ("partitions", &[(Fault::Partition, 4), (Fault::CutOff, 8), (Fault::TakeOver, 9)]),
-    ("stalls", &[(Fault::Stall, 1), (Fault::CutOff, 6), (Fault::KillTarget, 12)]),
-    ("crashy", &[(Fault::Kill, 4), (Fault::KillTarget, 5), (Fault::KillAtWelcome, 5)]),
-    ("power loss", &[(Fault::PowerCut, 5), (Fault::PowerCutAtAck, 8), (Fault::SitePowerCut, 25)]),
-    ("rivals", &[(Fault::TakeOver, 4), (Fault::Pause, 4), (Fault::Stall, 4)]),
-    ("full pools", &[(Fault::FullPool, 6), (Fault::BreakLink, 6)]),
-    ("rot", &[(Fault::Rot, 1), (Fault::Kill, 15)]),
-    ("slow replica", &[(Fault::SlowDisk, 4), (Fault::SlowLinks, 6)]),
-    ("churn", &[(Fault::Scale, 8), (Fault::Replace, 6), (Fault::Kill, 12)]),
-    ("failing pools", &[(Fault::FailPool, 10), (Fault::BreakLink, 8)]),
-    ("group holds", &[(Fault::GroupCut, 2), (Fault::KillTarget, 9), (Fault::Pause, 9)]),
-    ("catalog away", &[(Fault::CatalogAway, 8), (Fault::KillTarget, 6), (Fault::TakeOver, 9)]),
-    ("clean restarts", &[(Fault::CleanStop, 6), (Fault::CloseTarget, 5)]),
-];
+/// How many kinds of faults a world has. Many together hide what one alone would show, since little is
+/// done between them; few do not meet one another.
+const KINDS: [usize; 8] = [0, 1, 2, 3, 4, 6, 8, 12];
+
+/// Any of the faults, each at a rate of its own between half and four times the ordinary one. Which
+/// faults meet is not chosen by anybody's expectation of what is dangerous.
+fn draw_faults(rng: &mut Rng) -> Vec<(Fault, u64)> {
+    let mut all = FAULTS.to_vec();
+    rng.shuffle(&mut all);
+    all.truncate(*rng.pick(&KINDS));
+    all.sort_unstable();
+    let mean = |secs: u64, rng: &mut Rng| secs * SEC * rng.range(10..80) / 20;
+    all.into_iter().map(|(fault, _, secs)| (fault, mean(secs, rng))).collect()
+}
 
 impl Plan {
     /// Nothing bad happens but that space runs out.
@@ -153,6 +153,12 @@ impl Plan {
         }
     }
 
+    /// The kinds of faults, for reports.
+    pub fn shown(&self) -> String {
+        let kinds: Vec<String> = self.faults.iter().map(|(kind, _)| format!("{kind:?}")).collect();
+        if kinds.is_empty() { "no faults".to_owned() } else { kinds.join(", ") }
+    }
+
     pub fn has_check(&self, check: Check) -> bool {
         !self.unchecked.contains(&check)
     }
@@ -164,17 +170,8 @@ impl Plan {
 
     pub fn for_seed(seed: u64) -> Plan {
         let mut rng = Rng::new(seed ^ 0x0071_756f_7275_6d00);
-        let (profile, own) = *rng.pick(&PROFILES);
-        let mut faults: Vec<(Fault, u64)> = own.to_vec();
-        // Some of another profile, and sometimes a little of everything.
-        if rng.chance(2, 3) {
-            faults.extend_from_slice(rng.pick(&PROFILES).1);
-        }
-        if rng.chance(1, 5) {
-            faults.extend(FAULTS.iter().map(|(fault, _)| (*fault, 30)));
-        }
-        faults.sort_unstable();
-        faults.dedup_by_key(|(fault, _)| *fault);
+        // A stream of their own: another kind of fault leaves the shape of a world as it was.
+        let faults = draw_faults(&mut rng.fork());
         let groups = faults.iter().any(|(fault, _)| *fault == Fault::GroupCut);
         let volumes = match groups {
             true => 2 + rng.index(2),
@@ -185,7 +182,6 @@ impl Plan {
         let heals = Time::secs(40 + rng.below(25));
         Plan {
             seed,
-            profile,
             nodes: widest + 1 + rng.index(2),
             off: Off::Nothing,
             volumes,
@@ -195,7 +191,7 @@ impl Plan {
             clients: 1,
             requests: 1_500,
             think: 60_000,
-            faults: faults.into_iter().map(|(fault, secs)| (fault, secs * SEC)).collect(),
+            faults,
             heals,
             stops: heals.after(12 * SEC),
             ends: heals.after(30 * SEC),
@@ -205,6 +201,11 @@ impl Plan {
             // Half of a lease: a target that believes to have one for that much longer overlaps with
             // its successor.
             stale_turns: SEC,
+            bounds: Bounds {
+                reigns: *rng.pick(&[BOUNDS.reigns, BOUNDS.reigns, 12, 6]),
+                doomed: *rng.pick(&[BOUNDS.doomed, BOUNDS.doomed, 4, 2]),
+                rounds: *rng.pick(&[BOUNDS.rounds, BOUNDS.rounds, 2]),
+            },
             unchecked: Vec::new(),
         }
     }

@@ -36,6 +36,8 @@ pub fn run_one(seed: u64, trace: Trace) -> Outcome {
 
 pub fn run_plan(plan: Plan, trace: Trace) -> Outcome {
     trace.say(super::clients::Time(0), || format!("{plan:?}"));
+    #[cfg(feature = "faults")]
+    replication::bounds::lower(plan.bounds);
     let load = Load::new(&plan);
     World::new(plan, load, trace).run()
 }

@@ -203,7 +203,7 @@ impl World {
             operations: self.clients.operations(),
             violation: self
                 .failure
-                .map(|what| format!("at {} ms ({}): {what}", self.now.0 / 1000, self.plan.profile)),
+                .map(|what| format!("at {} ms ({}): {what}", self.now.0 / 1000, self.plan.shown())),
             paths: self.paths,
         }
     }
