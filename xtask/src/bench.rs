@@ -2,6 +2,7 @@
 use std::env;
 use std::fs;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
@@ -17,6 +18,9 @@ pub struct Options {
     /// A short run: good for the order of magnitude, not for a claim
     #[arg(long)]
     quick: bool,
+    /// With `target`: beside this older program of ours, in alternation, instead of other servers
+    #[arg(long)]
+    against: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -110,10 +114,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let log = format!("bench-{area}");
     shell::clear_log(&log)?;
+    let is_target = matches!(options.area, Area::Target);
+    ensure!(is_target || options.against.is_none(), "only `target` runs `--against` a program");
     options.area.prepare(&log)?;
     let mut command = shell::cargo("run --release --locked -p bench --").arg(area);
     if options.quick {
         command = command.arg("--quick");
+    }
+    if let Some(older) = &options.against {
+        let older = older.canonicalize().with_context(|| format!("{}", older.display()))?;
+        command = command.arg("--against").arg(&older.to_string_lossy());
     }
     let finished = command.arg("--json").arg(&report.to_string_lossy()).run(&log)?;
     ensure!(finished.exited_well, "the bench of {area} failed");

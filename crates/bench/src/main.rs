@@ -59,6 +59,9 @@ enum Area {
         /// Only lines whose name contains this
         #[arg(long, default_value = "")]
         only: String,
+        /// Beside this older program of ours instead of other servers, in alternation
+        #[arg(long)]
+        against: Option<PathBuf>,
     },
     /// A hundred volumes that nobody uses: processor time and memory of each process
     Idle {
@@ -107,7 +110,9 @@ fn main() -> Result<()> {
         Area::Engine { common, only } => engine_area::run(&common, &only),
         Area::Memory { common } => memory::run(&common),
         Area::Machines => machines::run(),
-        Area::Target { common, only } => served::run_target(&common, &only),
+        Area::Target { common, only, against } => {
+            served::run_target(&common, &only, against.as_deref())
+        }
         Area::Idle { common } => served::run_idle(&common),
         Area::Control { common } => served::run_control(&common),
         Area::Runtime { common, only } => served::run_runtime(&common, &only),

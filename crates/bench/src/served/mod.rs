@@ -10,6 +10,7 @@ mod iscsi;
 mod lines;
 mod nbd;
 mod noise;
+mod older_area;
 mod outbox;
 mod pace;
 mod peers;

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -46,17 +46,31 @@ pub struct Site {
     catalog_at: String,
     operator: Operator,
     folder: Room,
+    program: PathBuf,
 }
 
 impl Site {
     /// Nodes are numbered from 1 on; each has a pool of this size.
     pub fn start(arena: &Arena, name: &str, nodes: u64, pool: u64) -> Result<Site> {
+        Site::of_program(&pollux(), arena, name, nodes, pool)
+    }
+
+    /// The same with another program than the one that was built with this bench.
+    pub fn of_program(
+        program: &Path,
+        arena: &Arena,
+        name: &str,
+        nodes: u64,
+        pool: u64,
+    ) -> Result<Site> {
+        let program = program.to_owned();
         let folder = arena.room(name)?;
         let ready = folder.join("catalog.ready");
-        let catalog = serve("catalog", &[("--listen", "127.0.0.1:0".into())], &folder, "catalog")?;
+        let listen = [("--listen", "127.0.0.1:0".into())];
+        let catalog = serve(&program, "catalog", &listen, &folder, "catalog")?;
         let catalog_at = fs::read_to_string(ready)?.trim().to_owned();
         let operator = Operator::new(&catalog_at, None)?;
-        let mut site = Site { nodes: Vec::new(), catalog, catalog_at, operator, folder };
+        let mut site = Site { program, nodes: Vec::new(), catalog, catalog_at, operator, folder };
         for id in 1..=nodes {
             site.add_node(id, pool)?;
         }
@@ -68,10 +82,10 @@ impl Site {
         let (name, pool) = (node_name(id), self.folder.join(format!("pool-{id}")));
         touch(&pool, size)?;
         let size = size.to_string();
-        let mut create = Command::new(pollux());
+        let mut create = Command::new(&self.program);
         create.args(["disk", "create", "--force", "--size", &size]).arg(&pool);
         let made = create.output();
-        let made = made.with_context(|| format!("{} does not start", pollux().display()))?;
+        let made = made.with_context(|| format!("{} does not start", self.program.display()))?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut main = OsString::from("main=");
         main.push(&pool);
@@ -82,7 +96,7 @@ impl Site {
             ("--iscsi", "127.0.0.1:0".into()),
             ("--catalog", (&self.catalog_at).into()),
         ];
-        let process = serve("node", &options, &self.folder, &name)?;
+        let process = serve(&self.program, "node", &options, &self.folder, &name)?;
         let told = fs::read_to_string(self.folder.join(format!("{name}.ready")))?;
         self.nodes.push(Node { process, told: serde_json::from_str(&told)? });
         Ok(())
@@ -201,13 +215,19 @@ impl Site {
     }
 }
 
-fn serve(kind: &str, options: &[(&str, OsString)], folder: &Path, name: &str) -> Result<Process> {
+fn serve(
+    program: &Path,
+    kind: &str,
+    options: &[(&str, OsString)],
+    folder: &Path,
+    name: &str,
+) -> Result<Process> {
     let ready = folder.join(format!("{name}.ready"));
     let keeps = match kind {
         "catalog" => ("--file", folder.join("catalog.db")),
         _ => ("--state", folder.join(format!("{name}.state"))),
     };
-    let mut words: Vec<OsString> = vec![pollux().into(), "serve".into(), kind.into()];
+    let mut words: Vec<OsString> = vec![program.into(), "serve".into(), kind.into()];
     words.extend([keeps.0.into(), keeps.1.into(), "--ready-file".into(), ready.clone().into()]);
     words.extend(options.iter().flat_map(|(key, value)| [(*key).into(), value.clone()]));
     Process::start(folder, Recipe { name: name.into(), words, ready })

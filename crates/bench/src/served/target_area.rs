@@ -1,4 +1,5 @@
 //! Served volumes beside other servers, part by part; each part has files of its own.
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -19,20 +20,20 @@ use crate::place::{self, Machine};
 use crate::table;
 
 const GIB: u64 = 1 << 30;
-const VOLUME: u64 = GIB;
+pub(super) const VOLUME: u64 = GIB;
 /// Copy on write goes through all of a pool, so this is what it takes in the end. Two thirds are in
 /// use, as in a pool that somebody pays for. More would measure the machine: memory that was not
 /// touched for a while is slow to write here, and others have files of the volume's size.
-const POOL: u64 = 3 * GIB / 2;
+pub(super) const POOL: u64 = 3 * GIB / 2;
 
 const QUICK: Effort =
     Effort { rounds: 3, warm_up: Duration::from_millis(200), round: Duration::from_secs(1) };
 const FULL: Effort =
     Effort { rounds: 5, warm_up: Duration::from_millis(300), round: Duration::from_secs(2) };
 
-const ISCSI: &str = "iscsi";
-const NBD: &str = "nbd";
-const QUORUM: &str = "quorum";
+pub(super) const ISCSI: &str = "iscsi";
+pub(super) const NBD: &str = "nbd";
+pub(super) const QUORUM: &str = "quorum";
 
 #[derive(Serialize)]
 struct Report {
@@ -46,18 +47,18 @@ struct Report {
     slow_replica: Vec<slow_replica::Line>,
 }
 
-struct Run<'a> {
-    arena: &'a Arena,
-    content: &'a Content,
-    effort: Effort,
-    only: &'a str,
+pub(super) struct Run<'a> {
+    pub arena: &'a Arena,
+    pub content: &'a Content,
+    pub effort: Effort,
+    pub only: &'a str,
 }
 
 pub fn effort(quick: bool) -> Effort {
     if quick { QUICK } else { FULL }
 }
 
-pub fn run(settings: &Settings, only: &str) -> Result<()> {
+pub fn run(settings: &Settings, only: &str, against: Option<&Path>) -> Result<()> {
     let arena = Arena::open(settings.dir.as_deref())?;
     let noise = Noise::begin()?;
     let machine = Machine::with(place::file_system(arena.folder())?);
@@ -70,9 +71,14 @@ pub fn run(settings: &Settings, only: &str) -> Result<()> {
         std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim()
     );
     let run = Run { arena: &arena, content: &Content::new(), effort: effort(settings.quick), only };
-    let mut lines = run.one_replica()?;
-    lines.extend(run.three_replicas()?);
-    let slow_replica = slow_replica::run(&arena, run.effort, run.content, only)?;
+    let (lines, slow_replica) = match against {
+        Some(older) => (run.beside_older(older)?, Vec::new()),
+        None => {
+            let mut lines = run.one_replica()?;
+            lines.extend(run.three_replicas()?);
+            (lines, slow_replica::run(&arena, run.effort, run.content, only)?)
+        }
+    };
     let report = Report {
         area: "target",
         quick: settings.quick,
@@ -94,7 +100,7 @@ pub fn run(settings: &Settings, only: &str) -> Result<()> {
 }
 
 impl Run<'_> {
-    fn wants(&self, part: &str) -> bool {
+    pub(super) fn wants(&self, part: &str) -> bool {
         POINTS.iter().any(|point| name(part, point).contains(self.only))
     }
 
@@ -162,12 +168,12 @@ impl Run<'_> {
 
     /// Writes the volume as often as it takes to have used all of the pool: files of others have all
     /// of their memory before they are measured.
-    fn go_round(&self, ours: &Server) -> Result<()> {
+    pub(super) fn go_round(&self, ours: &Server) -> Result<()> {
         (0..POOL.div_ceil(VOLUME)).try_for_each(|_| fill(ours, VOLUME, self.content))
     }
 
     /// A failure with what the processes of the site said.
-    fn explained<T>(&self, site: &Site, outcome: Result<T>) -> Result<T> {
+    pub(super) fn explained<T>(&self, site: &Site, outcome: Result<T>) -> Result<T> {
         outcome.inspect_err(|_| eprintln!("{}", site.last_words()))
     }
 }
