@@ -31,6 +31,10 @@ pub enum Off {
     /// In what runs the machines: the time of a step is taken behind the reading of its input.
     #[cfg(feature = "faults")]
     TimeAfterInput,
+    /// In what runs the machines: their clock goes on while their process sleeps, as `CLOCK_BOOTTIME`
+    /// does and `CLOCK_MONOTONIC` does not.
+    #[cfg(feature = "faults")]
+    ClockCountsSleep,
 }
 
 impl Off {
@@ -71,6 +75,7 @@ impl Off {
         match self {
             Off::Nothing => &[],
             Off::TimeAfterInput => &[(Fault::CutOff, 3), (Fault::Stall, 8)],
+            Off::ClockCountsSleep => &[(Fault::CutOff, 3), (Fault::Stall, 2)],
             Off::Engine(_) => &[(Fault::Kill, 4), (Fault::BreakLink, 5)],
             Off::Machine(switch) => match switch {
                 TermInPosition => &[(Fault::CutOff, 3), (Fault::TakeOver, 4), (Fault::Kill, 3)],

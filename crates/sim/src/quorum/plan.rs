@@ -240,7 +240,7 @@ impl Plan {
         plan.heals = Time::secs(30);
         plan.stops = plan.heals.after(12 * SEC);
         plan.ends = plan.heals.after(30 * SEC);
-        if off == Off::TimeAfterInput {
+        if matches!(off, Off::TimeAfterInput | Off::ClockCountsSleep) {
             (plan.clients, plan.spies) = (4, 2);
         }
         plan.nodes = plan.nodes.max(plan.volumes.iter().map(|it| it.rf).max().unwrap_or(3) + 1);

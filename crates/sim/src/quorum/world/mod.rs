@@ -21,6 +21,7 @@ use crate::workload::Paths;
 
 mod catalog;
 mod clients;
+mod clock;
 mod control;
 mod converge;
 mod event;

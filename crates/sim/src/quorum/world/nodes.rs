@@ -7,12 +7,15 @@ use replication::store::StoreTag;
 use replication::target::Begin;
 use replication::words::{Boot, Moment, NodeId, Powered, Start};
 
+use super::clock::Clock;
 use super::event::{Side, What};
 use super::stalls::Turn;
 use super::targets::TargetRun;
 use super::{World, replica_id};
 use crate::Rng;
 use crate::quorum::clients::{Fact, Time, VolumeNo};
+#[cfg(feature = "faults")]
+use crate::quorum::off::Off;
 use crate::quorum::plan::Plan;
 use crate::quorum::store::EnginePool;
 use crate::quorum::wire::Parcel;
@@ -22,27 +25,6 @@ const TICK: u64 = 100_000;
 
 /// What a pool sets aside for each of its copies.
 const CREDIT: u64 = 2 << 20;
-
-/// Clocks run apart by less than one part in a hundred, any two of them.
-const DRIFT_PPM: u64 = 4_900;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
-    offset: u64,
-    /// Parts in a million of real time.
-    rate: u64,
-}
-
-impl Clock {
-    fn draw(rng: &mut Rng) -> Clock {
-        let rate = 1_000_000 - DRIFT_PPM + rng.below(2 * DRIFT_PPM + 1);
-        Clock { offset: rng.below(1 << 40), rate }
-    }
-
-    fn at(self, now: Time) -> Moment {
-        Moment(self.offset + now.0 * self.rate / 1_000_000)
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -320,6 +302,10 @@ impl World {
         let node = self.nodes.get_mut(&id).expect("a node");
         if node.life == Life::Up {
             node.life = Life::Paused { until };
+            #[cfg(feature = "faults")]
+            if self.plan.off == Off::ClockCountsSleep {
+                node.clock.sleep(self.now, until);
+            }
             let left = (until.0 - self.now.0) / 1000;
             self.disturb(id, until);
             self.say(|| format!("node {id} is paused for {left} ms"));
