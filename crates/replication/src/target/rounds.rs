@@ -505,7 +505,7 @@ impl Target {
         let internal = round.opened.as_ref().is_some_and(|opened| opened.snapshot.is_none());
         self.rounds.committed += 1;
         self.note_staged(replica, None);
-        if internal {
+        if internal && !self.is_copied_from(replica, source, position) {
             // Also not for another import that was to go on with it.
             self.forget_frozen(source, position);
             self.tell(source, ToReplica::CloseRound { round: position }, cx);
@@ -530,6 +530,18 @@ impl Target {
             ..Apart::default()
         });
         self.begin_round(replica, cx);
+    }
+
+    /// Whether the round of another destination uses what was frozen there: the last of them closes it.
+    fn is_copied_from(&self, but: ReplicaId, source: ReplicaId, frozen: Position) -> bool {
+        let uses = |round: &Round| {
+            let opened = round.opened.as_ref().filter(|opened| opened.snapshot.is_none());
+            round.source == source && opened.is_some_and(|opened| opened.position == frozen)
+        };
+        self.peers.iter().any(|(replica, peer)| match &peer.stand {
+            Stand::CatchingUp(round) => *replica != but && uses(round),
+            _ => false,
+        })
     }
 
     fn import_failed(&mut self, replica: ReplicaId, reason: &RoundFailure, cx: &mut Cx<'_>) {

@@ -4,6 +4,7 @@ mod claims;
 mod extents;
 mod lost_catalog;
 mod pace;
+mod rounds;
 mod space;
 mod stage;
 

@@ -8,9 +8,12 @@ use crate::client::{ConnectionId, Extent, Login, Request, RequestId};
 use crate::cost::Costs;
 use crate::entry::Entry;
 use crate::membership::{Member, Membership, Voters};
-use crate::message::{ForTarget, ReadFailure, Refusal, ToReplica, ToTarget, Welcome};
+use crate::message::{
+    Fetched, ForTarget, OpenedRound, ReadFailure, Refusal, RoundFailure, RoundPoint, ToReplica,
+    ToTarget, Welcome,
+};
 use crate::replica::LinkId;
-use crate::state::{Promise, SharedState};
+use crate::state::{ImportMark, Promise, SharedState};
 use crate::target::{Begin, Config, Event, Output, Stopped, Target};
 use crate::words::{
     Boot, CatalogVersion, ClientId, ConnectionNumber, Grant, Incarnation, Moment, NodeId,
@@ -45,11 +48,16 @@ pub struct Fake {
     /// Messages with entries that it got.
     pub batches: usize,
     pub entries: Vec<Entry>,
+    /// Where it is frozen for rounds.
+    pub frozen: BTreeSet<Position>,
+    /// What it catches up with; it is begun when it is told to begin, or when the test says so.
+    pub import: Option<ImportMark>,
+    pub begins_imports: bool,
     link: Option<LinkId>,
 }
 
 impl Fake {
-    fn new() -> Fake {
+    pub fn new() -> Fake {
         Fake {
             position: Position::default(),
             durable: Seq(0),
@@ -69,6 +77,9 @@ impl Fake {
             reads: 0,
             batches: 0,
             entries: Vec::new(),
+            frozen: BTreeSet::new(),
+            import: None,
+            begins_imports: true,
             link: None,
         }
     }
@@ -147,6 +158,40 @@ impl Fake {
                 let nothing = || Ok(vec![Extent { len, has_data: false }]);
                 let result = self.extents.clone().unwrap_or_else(nothing);
                 vec![ToTarget::ExtentsDone { id, result }]
+            }
+            round => self.take_part(round),
+        }
+    }
+
+    /// In a round, as its source or as its destination. Nothing is ever changed but the position.
+    fn take_part(&mut self, body: ToReplica) -> Vec<ToTarget> {
+        match body {
+            ToReplica::OpenRound { id, point: RoundPoint::Now } => {
+                self.frozen.insert(self.position);
+                let (position, shared) = (self.position, self.shared.clone());
+                let (size, snapshots) = (shared.size, Vec::new());
+                let opened = OpenedRound { position, shared, size, snapshot: None, snapshots };
+                vec![ToTarget::RoundOpened { id, opened: Ok(Box::new(opened)) }]
+            }
+            ToReplica::CloseRound { round } => {
+                self.frozen.remove(&round);
+                Vec::new()
+            }
+            ToReplica::Fetch { id, round, to, .. } => {
+                let there = self.frozen.contains(&round);
+                let fetched = Fetched { pieces: Vec::new(), through: to };
+                let result = if there { Ok(fetched) } else { Err(RoundFailure::Gone) };
+                vec![ToTarget::Fetched { id, result }]
+            }
+            ToReplica::BeginImport { mark, .. } => {
+                self.import = Some(mark);
+                let begun = self.begins_imports.then_some(ToTarget::ImportBegun { kept: None });
+                begun.into_iter().collect()
+            }
+            ToReplica::CommitImport { shared, .. } => {
+                self.position = self.import.take().expect("it was begun").source;
+                (self.durable, self.shared) = (self.position.seq, *shared);
+                vec![ToTarget::Committed { position: self.position }]
             }
             _ => Vec::new(),
         }
@@ -355,6 +400,15 @@ impl Stage {
         let fake = &self.replicas[&replica];
         let message = ForTarget { term: fake.promise.term, body: fake.ack() };
         Event::Message { replica, link: fake.link.expect("it is connected"), message }
+    }
+
+    /// A replica says something of itself.
+    pub fn say(&mut self, replica: u64, body: ToTarget) {
+        let replica = ReplicaId(replica);
+        let fake = &self.replicas[&replica];
+        let link = fake.link.expect("it is connected");
+        let message = ForTarget { term: fake.promise.term, body };
+        self.step(Event::Message { replica, link, message });
     }
 
     /// The same, to be taken together with others.

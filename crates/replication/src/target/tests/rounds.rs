@@ -1,0 +1,31 @@
+//! Several that catch up at once.
+use crate::message::ToTarget;
+use crate::target::tests::served;
+use crate::target::tests::stage::{Fake, members, write};
+use crate::words::{ReplicaId, Span};
+
+/// Protects from a source that is thawed while another destination still copies from it: that one's
+/// round fails, and what the target keeps for it is not there.
+#[test]
+fn a_source_that_two_copy_from_is_closed_by_the_last() {
+    let mut stage = served(3);
+    stage.ask(1, 1, write(0));
+    stage.pass(Span::secs(2));
+    stage.replicas.insert(ReplicaId(4), Fake::new());
+    stage.replicas.insert(ReplicaId(5), Fake::new());
+    stage.fake(5).begins_imports = false;
+    stage.change_desired(members(5));
+    stage.pass(Span::secs(1));
+    let at = stage.fake(4).position;
+    assert!(at.seq.0 > 0, "the fourth has caught up");
+    let import = stage.fake(5).import.expect("it was told to begin");
+    let source = |stage: &super::Stage| {
+        let frozen = stage.replicas.iter().find(|(_, fake)| fake.frozen.contains(&import.source));
+        frozen.map(|(replica, _)| *replica)
+    };
+    assert!(source(&stage).is_some(), "the fifth copies from it");
+    stage.say(5, ToTarget::ImportBegun { kept: None });
+    stage.pass(Span::secs(1));
+    assert_eq!(stage.held(5), stage.held(1), "it went on with what was frozen");
+    assert_eq!(source(&stage), None, "nothing stays frozen");
+}
