@@ -80,7 +80,8 @@ const ENGINES: [(Fault, u64); 3] =
     [(Fault::HoleStampsOff, 20), (Fault::RollbackStampsOff, 60), (Fault::AckBeforeLowerSlots, 90)];
 
 /// Rules for what runs the machines.
-const RULES: [(Off, u64); 2] = [(Off::TimeAfterInput, 420), (Off::ClockCountsSleep, 20)];
+const RULES: [(Off, u64); 3] =
+    [(Off::TimeAfterInput, 420), (Off::ClockCountsSleep, 20), (Off::FailureNoted, 60)];
 
 #[test]
 fn every_mechanism_is_missed() {

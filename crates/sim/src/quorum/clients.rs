@@ -66,6 +66,8 @@ pub enum ClientAction {
 pub enum Fact {
     /// Acknowledged writes that were not flushed may be gone from a node.
     PowerCut,
+    /// The same without another kernel: a flush of a node's device failed.
+    DeviceFailed,
     /// Every release was unbroken and every snapshot is durable: a cut of a group is good.
     GroupCut { snapshots: Vec<(VolumeNo, SnapshotUid)> },
 }

@@ -35,6 +35,9 @@ pub enum Off {
     /// does and `CLOCK_MONOTONIC` does not.
     #[cfg(feature = "faults")]
     ClockCountsSleep,
+    /// In what a node remembers: a device that failed is another one.
+    #[cfg(feature = "faults")]
+    FailureNoted,
 }
 
 impl Off {
@@ -62,6 +65,15 @@ impl Off {
         }
     }
 
+    /// Whether a node remembers that a device failed.
+    pub fn notes_failures(self) -> bool {
+        match self {
+            #[cfg(feature = "faults")]
+            Off::FailureNoted => false,
+            _ => true,
+        }
+    }
+
     /// Whether more has to be under way than a store is given at once.
     #[cfg(feature = "faults")]
     pub fn needs_haste(self) -> bool {
@@ -76,6 +88,7 @@ impl Off {
             Off::Nothing => &[],
             Off::TimeAfterInput => &[(Fault::CutOff, 3), (Fault::Stall, 8)],
             Off::ClockCountsSleep => &[(Fault::CutOff, 3), (Fault::Stall, 2)],
+            Off::FailureNoted => &[(Fault::FlushFails, 3)],
             Off::Engine(_) => &[(Fault::Kill, 4), (Fault::BreakLink, 5)],
             Off::Machine(switch) => match switch {
                 TermInPosition => &[(Fault::CutOff, 3), (Fault::TakeOver, 4), (Fault::Kill, 3)],

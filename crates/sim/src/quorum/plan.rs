@@ -32,6 +32,8 @@ pub enum Fault {
     CorruptByte,
     SlowDisk,
     FailPool,
+    /// A device fails a flush, also while its pool is opened; the machine runs on.
+    FlushFails,
     Rot,
     FullPool,
     CatalogAway,
@@ -42,7 +44,7 @@ pub enum Fault {
 }
 
 /// All of them, with the name of each and the seconds between two of its kind in an ordinary world.
-pub const FAULTS: [(Fault, &str, u64); 25] = [
+pub const FAULTS: [(Fault, &str, u64); 26] = [
     (Fault::Kill, "fault: process killed", 5),
     (Fault::PowerCut, "fault: power cut", 6),
     (Fault::SitePowerCut, "fault: power cut of several nodes", 25),
@@ -68,6 +70,7 @@ pub const FAULTS: [(Fault, &str, u64); 25] = [
     (Fault::Scale, "fault: replicas wanted changed", 8),
     (Fault::Replace, "fault: replica replaced", 7),
     (Fault::GroupCut, "group cut begun", 2),
+    (Fault::FlushFails, "fault: flush failed", 5),
 ];
 
 impl Fault {

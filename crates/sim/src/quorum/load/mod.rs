@@ -290,7 +290,7 @@ impl Load {
 
     pub fn fact(&mut self, fact: &Fact) {
         match fact {
-            Fact::PowerCut => {
+            Fact::PowerCut | Fact::DeviceFailed => {
                 self.power_losses += 1;
                 let losses = self.power_losses;
                 self.clients().power_losses(losses);

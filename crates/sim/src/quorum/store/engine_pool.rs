@@ -1,7 +1,8 @@
 //! A pool with the engine, on a disk that crashes.
 //!
 //! The engine is open all the time, also while its node is down: a kill or a power cut opens it
-//! anew at once, on what its disk then has. How long an operation takes is how often it is polled.
+//! anew at once, on what its disk then has; but for a pool whose opening failed (`failing.rs`).
+//! How long an operation takes is how often it is polled.
 use std::collections::BTreeMap;
 
 use block::{ByteLen, ByteOffset, Data, Position, SectorSize};
@@ -14,10 +15,11 @@ use replication::state::SnapshotEntry;
 use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
 use replication::words::{SnapshotUid, VolumeUid};
 
+use super::failing::Closed;
 use super::{Answer, Content, Mood, Rotten, Shape};
 use crate::quorum::clients::{Time, VolumeNo};
 use crate::quorum::off::Off;
-use crate::{Budget, CrashDisk, Delivery, Rng};
+use crate::{CrashDisk, Delivery, Rng};
 
 /// Room for the largest volume with its snapshots, and little more.
 const POOL: u64 = 24 << 20;
@@ -31,9 +33,11 @@ const HOG: &str = "hog";
 
 pub struct EnginePool {
     off: Off,
-    host: Option<Host<CrashDisk>>,
+    pub(super) host: Option<Host<CrashDisk>>,
+    /// Instead of the host, where the pool did not open.
+    pub(super) closed: Option<Closed>,
     pub mood: Mood,
-    rng: Rng,
+    pub(super) rng: Rng,
     under_way: usize,
     next_poll: Option<Time>,
     /// Answers that came while a checker waited for its own.
@@ -52,11 +56,11 @@ fn uid(volume: VolumeNo) -> VolumeUid {
     VolumeUid([u8::try_from(volume.0 + 1).expect("a few volumes"); 16])
 }
 
-fn volume_of(uid: VolumeUid) -> VolumeNo {
+pub(super) fn volume_of(uid: VolumeUid) -> VolumeNo {
     VolumeNo(usize::from(uid.0[0]) - 1)
 }
 
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     Limits { cache_pages: 256, overlay_entries: 2048, queue_ops: 512, ..Limits::tiny() }
 }
 
@@ -82,6 +86,7 @@ impl EnginePool {
         EnginePool {
             off,
             host: Some(host),
+            closed: None,
             mood: Mood { delay, ..Mood::default() },
             rng,
             under_way: 0,
@@ -95,12 +100,12 @@ impl EnginePool {
         }
     }
 
-    fn host(&mut self) -> &mut Host<CrashDisk> {
-        self.host.as_mut().expect("it is always open")
+    pub(super) fn host(&mut self) -> &mut Host<CrashDisk> {
+        self.host.as_mut().expect("it is open")
     }
 
     fn pool(&self) -> &Pool<CrashDisk> {
-        self.host.as_ref().expect("it is always open").pool()
+        self.host.as_ref().expect("it is open").pool()
     }
 
     fn tag(&mut self) -> StoreTag {
@@ -151,6 +156,8 @@ impl EnginePool {
         &mut self,
         ask: impl Fn(&mut Host<CrashDisk>, StoreTag),
     ) -> Result<StoreReply, StoreError> {
+        // What the world itself asks for comes at a good moment.
+        self.spare_flushes();
         loop {
             let tag = self.tag();
             ask(self.host(), tag);
@@ -179,7 +186,7 @@ impl EnginePool {
     }
 
     pub fn facts(&self, volume: VolumeNo) -> Option<StoreFacts> {
-        self.host.as_ref().expect("it is always open").facts(uid(volume))
+        self.host.as_ref()?.facts(uid(volume))
     }
 
     pub fn submit(&mut self, now: Time, volume: VolumeNo, tag: StoreTag, op: StoreOp) {
@@ -226,7 +233,7 @@ impl EnginePool {
     }
 
     pub fn is_failed(&self) -> bool {
-        self.mood.failed || self.pool().info().failed.is_some()
+        self.mood.failed || !self.is_open() || self.has_failed()
     }
 
     /// Nothing is wrong with it, and it has space.
@@ -236,12 +243,16 @@ impl EnginePool {
 
     /// For the report of a seed that failed.
     pub fn space(&self) -> String {
+        if !self.is_open() {
+            return "not open".to_owned();
+        }
         let info = self.pool().info();
         format!("{} free of {}, {} volumes, {:?}", info.free, info.size, info.volumes, self.hog)
     }
 
     pub fn is_busy(&self) -> bool {
-        self.under_way > 0 || self.pool().disk().in_flight() > 0
+        let at_disk = self.host.as_ref().map_or(0, |host| host.pool().disk().in_flight());
+        self.under_way > 0 || at_disk > 0
     }
 
     pub fn next(&self) -> Option<Time> {
@@ -294,26 +305,21 @@ impl EnginePool {
 
     pub fn kill(&mut self) {
         let seed = self.rng.next_u64();
-        let disk = self.host.take().expect("it is always open").into_pool().abandon();
-        self.reopen(disk.after_kill(seed));
+        // A pool that is not open has no process.
+        if let Some(host) = self.host.take() {
+            self.reopen(host.into_pool().abandon().after_kill(seed));
+        }
     }
 
+    /// Tells which copies lost something.
     pub fn cut_power(&mut self) -> Vec<VolumeNo> {
-        let before: Vec<(VolumeNo, Position)> =
-            self.replicas().map(|info| (volume_of(VolumeUid(info.uid)), info.held)).collect();
-        let disk = self.host.take().expect("it is always open").into_pool().abandon();
-        let tear = *self.rng.pick(&[SectorSize::B512, SectorSize::B4096]);
-        let nothing = disk.outstanding().is_empty();
-        let samples = if nothing { 1 } else { 1 + self.rng.below(8) };
-        let budget = Budget { every_up_to: 0, combinations: 0, samples };
-        let image = disk.crash_images(tear, budget, &mut self.rng).last().expect("at least one");
-        let disk = CrashDisk::from_image(image, self.rng.next_u64());
-        self.reopen(disk.with_delivery(Delivery::Random));
-        let lost = before.into_iter().filter(|(volume, held)| self.held(*volume) < Some(*held));
-        lost.map(|(volume, _)| volume).collect()
+        let Some(Closed { disk, held }) = self.give_up() else { return Vec::new() };
+        let disk = self.after_power_cut(&disk);
+        self.reopen(disk);
+        self.lost_since(&held)
     }
 
-    fn reopen(&mut self, disk: CrashDisk) {
+    pub(super) fn reopen(&mut self, disk: CrashDisk) {
         self.host = Some(open(disk, self.off));
         // What the hog ate before is known to be there, not how much.
         self.hog = self.pool().volume_named(HOG).map(|volume| (volume, BITE as u64));
@@ -347,7 +353,9 @@ impl EnginePool {
 
     /// Takes the rot back, if it is still there.
     pub fn restore(&mut self, rot: &Rotten) -> bool {
-        let disk = self.host().pool_mut().disk_mut();
+        let closed = self.closed.as_mut().map(|closed| &mut closed.disk);
+        let open = self.host.as_mut().map(|host| host.pool_mut().disk_mut());
+        let Some(disk) = open.or(closed) else { return false };
         let there = disk.peek(rot.place, 512) == rot.bad;
         if there {
             disk.flip(rot.place, 1);
@@ -355,11 +363,14 @@ impl EnginePool {
         there
     }
 
-    fn replicas(&self) -> impl Iterator<Item = VolumeInfo> + use<> {
-        let host = self.host.as_ref().expect("it is always open");
-        let there = host.volumes();
-        let all = host.pool().volumes().into_iter();
-        all.filter(move |info| info.staging.is_none() && there.contains(&VolumeUid(info.uid)))
+    /// None while it is not open.
+    pub(super) fn replicas(&self) -> impl Iterator<Item = VolumeInfo> + use<> {
+        let there = self.host.as_ref().map(Host::volumes).unwrap_or_default();
+        let all = self.host.as_ref().map(|host| host.pool().volumes()).unwrap_or_default();
+        let is_copy = move |info: &VolumeInfo| {
+            info.staging.is_none() && there.contains(&VolumeUid(info.uid))
+        };
+        all.into_iter().filter(is_copy)
     }
 
     fn info(&self, volume: VolumeNo) -> Option<VolumeInfo> {

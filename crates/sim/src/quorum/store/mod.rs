@@ -6,6 +6,7 @@ use replication::words::Incarnation;
 use super::clients::{Time, VolumeNo};
 
 mod engine_pool;
+mod failing;
 
 pub use engine_pool::EnginePool;
 

@@ -106,6 +106,11 @@ pub(super) enum What {
     DiskHeals {
         node: NodeId,
     },
+    /// A process has a pool that failed.
+    DeviceFailed {
+        node: NodeId,
+        boot: Boot,
+    },
     /// A process stops in its next turn.
     Stall {
         node: NodeId,

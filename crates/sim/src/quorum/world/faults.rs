@@ -77,6 +77,7 @@ impl World {
             Fault::CorruptByte => self.corrupt_next = true,
             Fault::FullPool if self.rng.chance(1, 3) => self.fill_all_pools(),
             Fault::SlowDisk | Fault::FullPool | Fault::FailPool => self.spoil_disk(node, fault),
+            Fault::FlushFails => self.fail_flushes(node),
             Fault::Rot => self.rot(node, volume),
             Fault::CatalogAway => self.catalog_goes(),
             Fault::BreakClient => self.break_client(),
@@ -92,7 +93,7 @@ impl World {
         self.restart_later(node);
     }
 
-    fn restart_later(&mut self, node: NodeId) {
+    pub(super) fn restart_later(&mut self, node: NodeId) {
         let away = *self.rng.pick(&[100_000, 3_000_000, 15_000_000]);
         let at = self.soon(away);
         self.push(at, What::Restart { node });
@@ -343,6 +344,7 @@ impl World {
         for node in self.node_ids() {
             self.disk_heals(node);
             self.push(self.now, What::Restart { node });
+            self.nodes.get_mut(&node).expect("a node").pool.spare_flushes();
             let pause = &mut self.nodes.get_mut(&node).expect("a node").life;
             if let super::nodes::Life::Paused { until } = pause {
                 *until = (*until).min(self.now);

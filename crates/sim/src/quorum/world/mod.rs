@@ -26,6 +26,7 @@ mod control;
 mod converge;
 mod event;
 mod faults;
+mod flushes;
 mod group;
 mod links;
 mod nodes;
@@ -240,6 +241,7 @@ impl World {
             What::Fault { index } => self.fault(index),
             What::Strike { node, trap } => self.strike(node, trap),
             What::DiskHeals { node } => self.disk_heals(node),
+            What::DeviceFailed { node, boot } => self.device_failed(node, boot),
             What::Stall { node } => self.stall(node),
             // What it had to send was sent before.
             What::GoOn { .. } => {}

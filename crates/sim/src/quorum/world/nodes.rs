@@ -44,6 +44,9 @@ pub(super) struct Node {
     pub pool: EnginePool,
     pub boot: Boot,
     powered: Powered,
+    /// Failures of its device that the node remembers, and whether it has noted the present one.
+    pub noted_failures: u64,
+    pub failing: bool,
     pub replicas: BTreeMap<VolumeNo, Replica>,
     /// What came for them, and waits for their turn.
     pub for_replicas: BTreeMap<VolumeNo, Vec<Event>>,
@@ -66,7 +69,9 @@ impl Node {
             clock: Clock::draw(rng),
             pool: EnginePool::new(plan.off, rng.fork(), plan.disk_delay),
             boot: Boot(0),
-            powered: Powered { kernel: 1, device: u128::from(id.0) },
+            powered: Powered { kernel: 1, device: u128::from(id.0) << 64 },
+            noted_failures: 0,
+            failing: false,
             replicas: BTreeMap::new(),
             for_replicas: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -85,6 +90,12 @@ impl Node {
 
     pub fn is_up(&self) -> bool {
         matches!(self.life, Life::Up | Life::Paused { .. })
+    }
+
+    /// What tells its device from others, and from itself before it failed.
+    fn device(&self, id: NodeId, notes: bool) -> u128 {
+        let failures = self.noted_failures + self.pool.marked_failures();
+        u128::from(id.0) << 64 | u128::from(if notes { failures } else { 0 })
     }
 
     fn forget_replicas(&mut self) {
@@ -113,13 +124,16 @@ impl World {
             self.note("clean stop took too long");
             self.kill_node(id);
         }
-        let boot = self.boot();
-        let now = self.now;
-        let node = self.nodes.get_mut(&id).expect("a node");
-        if node.life != Life::Down {
+        if self.nodes[&id].life != Life::Down || !self.open_pool(id) {
             return;
         }
+        let boot = self.boot();
+        let now = self.now;
+        let notes = self.plan.off.notes_failures();
+        let node = self.nodes.get_mut(&id).expect("a node");
         node.life = Life::Up;
+        node.powered.device = node.device(id, notes);
+        node.failing = false;
         node.boot = boot;
         node.armed = None;
         let first = now.after(1 + id.0 * 777);
@@ -237,6 +251,7 @@ impl World {
         }
         node.armed = None;
         let answers = node.pool.poll(self.now);
+        self.watch_device(id);
         self.arm(id);
         for volume in self.volumes() {
             self.observe_store(id, volume);
@@ -271,7 +286,7 @@ impl World {
     }
 
     /// False if there was none.
-    fn end_process(&mut self, id: NodeId) -> bool {
+    pub(super) fn end_process(&mut self, id: NodeId) -> bool {
         let node = self.nodes.get_mut(&id).expect("a node");
         if node.life == Life::Down {
             return false;
