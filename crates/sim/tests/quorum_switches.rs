@@ -81,7 +81,7 @@ const ENGINES: [(Fault, u64); 3] =
 
 /// Rules for what runs the machines.
 const RULES: [(Off, u64); 3] =
-    [(Off::TimeAfterInput, 420), (Off::ClockCountsSleep, 20), (Off::FailureNoted, 60)];
+    [(Off::TimeAfterInput, 420), (Off::ClockCountsSleep, 20), (Off::FailureNoted, 10)];
 
 #[test]
 fn every_mechanism_is_missed() {

@@ -289,6 +289,7 @@ impl Target {
                     admission => admission,
                 }
             }
+            Request::Zero { .. } if off!(self, EveryCost) => Admission::Taken { cost: 0 },
             Request::Zero { offset, len, how, .. } => {
                 self.spend_credit(self.cost_of(&self.zeroing(*offset, *len, *how)), now)
             }

@@ -8,7 +8,7 @@ pub const CAUGHT_UP: &str = "catch-up: bytes brought";
 pub const CHANGED: &str = "catch-up: bytes changed";
 
 /// Paths that a thousand seeds have to take, each at least this often.
-pub const REQUIRED: [(&str, u64); 54] = [
+pub const REQUIRED: [(&str, u64); 57] = [
     ("catalog did not answer", 100),
     ("catch-up measured", 500),
     ("copies compared with the sequence", 2_000),
@@ -26,7 +26,10 @@ pub const REQUIRED: [(&str, u64); 54] = [
     ("events taken together by a replica", 10_000),
     ("events taken together by a target", 10_000),
     ("extents done", 10_000),
+    ("failed flush lost writes", 100),
     ("final copies compared", 2_000),
+    ("flush failed in service", 300),
+    ("flush failed while a pool opened", 300),
     ("gave up and came back as new", 10),
     ("granule rotted", 200),
     ("group cut broken", 100),

@@ -15,6 +15,8 @@ pub enum Check {
     Residue,
     /// What is acknowledged is on a quorum of the sets that the target itself goes by (P1, P2, Q8).
     OwnQuorum,
+    /// Only what takes space is refused for want of it, and nothing waits for it (Q7).
+    Space,
 }
 
 /// What is turned off.
@@ -118,7 +120,7 @@ impl Off {
                 WholeRounds | DeferredDeletes => {
                     &[(Fault::TakeOver, 3), (Fault::Kill, 3), (Fault::Partition, 4)]
                 }
-                Headroom => &[(Fault::FullPool, 3)],
+                Headroom | EveryCost => &[(Fault::FullPool, 3)],
                 ForgetRepairs => &[(Fault::Rot, 1), (Fault::Kill, 4), (Fault::BreakLink, 2)],
                 UseKept => &[(Fault::Kill, 3), (Fault::BreakLink, 2), (Fault::Partition, 6)],
                 AnswerRepeated => &[(Fault::BreakClient, 5), (Fault::Pause, 20)],

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use block::{ByteLen, ByteOffset, Data, Position, Seq, Term};
 use replication::client::{ConnectionId, Request, RequestId};
-use replication::entry::{Change, Entry};
+use replication::entry::{Change, Entry, Zeroing};
 use replication::history::Reign;
 use replication::membership::{Membership, Voters};
 use replication::message::{ForTarget, ToTarget};
@@ -62,7 +62,7 @@ struct Asked {
 
 enum Asks {
     Write { offset: ByteOffset, data: Data, fua: bool },
-    Zero { offset: ByteOffset, len: ByteLen, fua: bool },
+    Zero { offset: ByteOffset, len: ByteLen, how: Zeroing, fua: bool },
     Flush,
     Read,
     Other,
@@ -108,6 +108,16 @@ pub struct Quorums {
     pub listed: Option<Voters>,
     /// What the target goes by.
     pub own: Option<Membership>,
+}
+
+/// What a request does to the space of pools (Q7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frees {
+    /// It may take some.
+    Nothing,
+    TakesNothing,
+    /// It gives some back, if no snapshot shares what it covers.
+    WithoutSnapshots,
 }
 
 /// What an answer was.
@@ -273,8 +283,8 @@ impl Observed {
             Request::Write { offset, data, fua } => {
                 Asks::Write { offset: *offset, data: data.clone(), fua: *fua }
             }
-            Request::Zero { offset, len, fua, .. } => {
-                Asks::Zero { offset: *offset, len: *len, fua: *fua }
+            Request::Zero { offset, len, how, fua } => {
+                Asks::Zero { offset: *offset, len: *len, how: *how, fua: *fua }
             }
             Request::Flush => Asks::Flush,
             Request::Reservations(_) => Asks::Other,
@@ -298,6 +308,23 @@ impl Observed {
     ) -> impl Iterator<Item = (ConnectionId, RequestId)> {
         let asked = self.volumes[volume.0].asked.iter();
         asked.filter(move |(_, asked)| asked.since < before).map(|(request, _)| *request)
+    }
+
+    pub fn frees(
+        &self,
+        volume: VolumeNo,
+        request: (ConnectionId, RequestId),
+        granule: u64,
+    ) -> Frees {
+        match self.volumes[volume.0].asked.get(&request).map(|asked| &asked.what) {
+            Some(Asks::Flush | Asks::Read | Asks::Other) => Frees::TakesNothing,
+            Some(Asks::Zero { offset, len, how: Zeroing::Discard, .. })
+                if offset.0.is_multiple_of(granule) && len.0.is_multiple_of(granule) =>
+            {
+                Frees::WithoutSnapshots
+            }
+            _ => Frees::Nothing,
+        }
     }
 
     /// A reply leaves a target of this reign.

@@ -137,6 +137,7 @@ impl World {
         }
         self.say(|| format!("v{} command {} to {}: {command:?}", volume.0, id.0, to.node));
         self.groups.asked.insert(id, to);
+        self.observe_command(volume, to, id, &command);
         self.step_run(to, volume, Event::Command { id, command });
     }
 

@@ -210,16 +210,22 @@ impl World {
             Fault::FullPool => mood.fill(until),
             _ => mood.failed = true,
         }
-        self.disturb(node, until);
+        match fault {
+            Fault::FullPool => self.disturb_space(node, until),
+            _ => self.disturb(node, until),
+        }
         self.push(until, What::DiskHeals { node });
     }
 
-    /// Nobody has space, for longer than a client waits for it.
+    /// No pool has space, for longer than a client waits for it; at times for much longer.
     fn fill_all_pools(&mut self) {
-        let until = self.soon(10_000_000).after(5_000_000);
+        let least = *self.rng.pick(&[5_000_000, 5_000_000, 5_000_000, 25_000_000]);
+        // Copies have to arrive before the end, which takes space.
+        let last = self.plan.heals.after(15_000_000);
+        let until = self.soon(10_000_000).after(least).min(last);
         self.say(|| format!("all pools are full until {} ms", until.0 / 1000));
-        self.disturb_all(until);
         for node in self.node_ids() {
+            self.disturb_space(node, until);
             self.nodes.get_mut(&node).expect("a node").pool.mood.fill(until);
             self.push(until, What::DiskHeals { node });
         }
@@ -229,8 +235,12 @@ impl World {
         let (delay, now) = (self.plan.disk_delay, self.now);
         let mood = &mut self.nodes.get_mut(&id).expect("a node").pool.mood;
         let failed = std::mem::take(&mut mood.failed);
+        let only_space = !failed && mood.delay == delay;
         (mood.delay, mood.full) = (delay, mood.full && now < mood.full_until);
-        self.disturb(id, now);
+        match only_space {
+            true => self.disturb_space(id, now),
+            false => self.disturb(id, now),
+        }
         if failed {
             // A failed pool is opened anew, with what its device kept; at times it kept nothing.
             self.cut_power(id);

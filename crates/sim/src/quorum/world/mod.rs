@@ -32,6 +32,7 @@ mod links;
 mod nodes;
 mod probes;
 mod residue;
+mod space;
 mod stalls;
 mod targets;
 mod turns;
@@ -46,6 +47,7 @@ use group::Groups;
 use links::Link;
 use nodes::Node;
 use probes::Probes;
+use space::Space;
 
 /// A replica's number says where it is.
 pub(super) fn replica_id(node: NodeId, volume: VolumeNo) -> ReplicaId {
@@ -83,6 +85,7 @@ pub struct World {
     control: Control,
     groups: Groups,
     probes: Probes,
+    space: Space,
     clients: Load,
     /// When the clients are woken next.
     clients_wake: Time,
@@ -125,6 +128,7 @@ impl World {
             control: Control::default(),
             groups: Groups::default(),
             probes: Probes::default(),
+            space: Space::default(),
             clients,
             clients_wake: Time(0),
             observed: Observed::new(&plan),

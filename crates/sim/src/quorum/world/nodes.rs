@@ -55,6 +55,8 @@ pub(super) struct Node {
     pub remembers: BTreeSet<VolumeNo>,
     /// Since when no fault was at it.
     pub calm_since: Time,
+    /// Since when none was but that its space is short.
+    pub quiet_since: Time,
     /// Where the process is in its turn.
     pub turn: Turn,
     closing: usize,
@@ -77,6 +79,7 @@ impl Node {
             targets: BTreeMap::new(),
             remembers: BTreeSet::new(),
             calm_since: Time(0),
+            quiet_since: Time(0),
             turn: Turn::default(),
             closing: 0,
             armed: None,

@@ -73,6 +73,7 @@ impl World {
     pub(super) fn disturb(&mut self, id: NodeId, until: Time) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.calm_since = node.calm_since.max(until).max(self.now);
+        node.quiet_since = node.calm_since;
     }
 
     pub(super) fn disturb_all(&mut self, until: Time) {
@@ -102,7 +103,7 @@ impl World {
             let (node, _) = super::place_of(member.replica);
             is_well(node) && self.member_on(node, volume) == Some(member)
         };
-        let left_alone = self.probes.calm_since.get(&volume).is_none_or(|since| calm(*since));
+        let left_alone = self.is_left_alone(volume, CALM);
         // What rotted may be what has to be read.
         let rotten = self.rotten.keys().any(|(of, _)| *of == volume);
         let serves = left_alone
@@ -111,6 +112,11 @@ impl World {
             && is_well(object.holder)
             && object.membership.is_quorum(votes);
         serves.then_some(object.holder)
+    }
+
+    /// Nothing was done to the target of a volume for so long.
+    pub(super) fn is_left_alone(&self, volume: VolumeNo, calm: u64) -> bool {
+        self.probes.calm_since.get(&volume).is_none_or(|since| self.now >= since.after(calm))
     }
 
     pub(super) fn has_served_since(&self, volume: VolumeNo, before: Time) -> bool {
@@ -196,6 +202,9 @@ impl World {
         };
         if let Event::Request { connection, id, request } = &event {
             self.observe_request(volume, *connection, *id, request);
+        }
+        if let Event::Command { id, command } = &event {
+            self.observe_command(volume, run, *id, command);
         }
         self.say(|| format!("v{} probe {number}: {event:?}", volume.0));
         self.step_run(run, volume, event);

@@ -86,6 +86,9 @@ impl World {
                 Output::Reply { connection, id, result } => {
                     self.observe_reply(at, volume, (*connection, *id), result);
                 }
+                Output::Answer { id, result } => {
+                    self.observe_answer(volume, *id, result.as_ref().err());
+                }
                 _ => {}
             }
         }

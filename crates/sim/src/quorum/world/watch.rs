@@ -14,7 +14,7 @@ use crate::quorum::coverage::{CAUGHT_UP, CHANGED};
 use crate::quorum::off::Check;
 
 /// How long a request may wait while nothing but space is missing, in microseconds.
-const WAITS_MAX: u64 = 8_000_000;
+pub(super) const WAITS_MAX: u64 = 8_000_000;
 
 impl World {
     pub(super) fn observe_to_replica(
@@ -136,8 +136,11 @@ impl World {
             }
             ToTarget::Refused(Refusal::Promised(_)) => "refused: promised",
             ToTarget::Refused(Refusal::OlderMembership { .. }) => "refused: older membership",
-            ToTarget::Left { reason, .. } => match reason {
-                Leaving::NoSpace => "left: no space",
+            ToTarget::Left { at, reason } => match reason {
+                Leaving::NoSpace => {
+                    self.observe_no_space(volume, (message.term, *at), replica);
+                    "left: no space"
+                }
                 Leaving::Damaged { .. } => "left: damaged",
                 Leaving::Failed { .. } => "left: failed",
             },
@@ -179,7 +182,8 @@ impl World {
     /// Without space writes are refused and everything else goes on: nobody waits for long.
     pub(super) fn judge_waiting(&mut self) {
         self.judge_calm_waiting();
-        if !self.plan.is_only_short_of_space() {
+        self.judge_space();
+        if !self.plan.is_only_short_of_space() || !self.plan.has_check(Check::Space) {
             return;
         }
         let before = Time(self.now.0.saturating_sub(WAITS_MAX));
@@ -225,6 +229,7 @@ impl World {
             Ok(Answer::Done) => Replied::Done,
             Err(error) => {
                 self.note_io_error(error);
+                self.judge_refusal(at, volume, (connection, id), error);
                 Replied::Failed
             }
         };
