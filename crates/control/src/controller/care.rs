@@ -10,8 +10,8 @@ use tracing::{info, warn};
 
 use super::books::Known;
 use super::busy::{Claim, Thing};
-use super::need::{Need, View, need};
-use super::relief::Relief;
+use super::need::{Need, RENEWING, RESUMING, View, need};
+use super::relief::{RESTS, Relief};
 use super::room::wanted_of;
 use super::{Answer, Controller};
 use crate::api::{ApiError, Code};
@@ -104,7 +104,7 @@ impl Worries {
     }
 
     fn relieved(&mut self, volume: &str, now: Instant) {
-        let relief = Relief::after(self.reliefs.get(volume).copied(), now);
+        let relief = Relief::after(self.reliefs.get(volume).copied(), now, RESTS);
         self.reliefs.insert(volume.into(), relief);
     }
 
@@ -238,6 +238,8 @@ impl Controller {
             now,
             grace: self.settings.grace,
             away_after: self.settings.away_after,
+            resuming: RESUMING,
+            renewing: RENEWING,
             may_relieve: relief.is_none_or(|relief| relief.is_over(now)),
             presence: &|node| self.pulse.presence(node, now),
             is_failed: &|place| self.has_failed(place),

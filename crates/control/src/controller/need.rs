@@ -57,6 +57,10 @@ pub struct View<'a> {
     pub grace: Duration,
     /// A target without a quorum for so long is to move.
     pub away_after: Duration,
+    /// How long a node that has a grant may take to say that its target runs.
+    pub resuming: Duration,
+    /// Between two times that a replica is emptied and begins anew.
+    pub renewing: Duration,
     /// Its target was not moved for want of a quorum a moment ago.
     pub may_relieve: bool,
     pub presence: &'a dyn Fn(u64) -> Presence,
@@ -70,11 +74,9 @@ pub struct View<'a> {
     pub touched: Option<Instant>,
 }
 
-/// How long a node that has a grant may take to say that its target runs.
-const RESUMING: Duration = Duration::from_secs(5);
-
-/// Between two times that a replica is emptied and begins anew.
-const RENEWING: Duration = Duration::from_secs(60);
+/// What a site's controller goes by.
+pub const RESUMING: Duration = Duration::from_secs(5);
+pub const RENEWING: Duration = Duration::from_secs(60);
 
 pub fn need(volume: &v1::Volume, view: &View<'_>) -> Option<Need> {
     if volume.deleting {
@@ -105,7 +107,7 @@ fn serving(volume: &v1::Volume, quorum: &v1::Quorum, view: &View<'_>) -> Option<
         Presence::Unknown => None,
         Presence::Here => match view.target {
             Some((told, None)) => {
-                let since = view.touched.is_none_or(|touched| told > touched + RESUMING);
+                let since = view.touched.is_none_or(|touched| told > touched + view.resuming);
                 since.then_some(Need::Resume { node: quorum.holder })
             }
             Some((told, Some(target))) => {
@@ -216,7 +218,7 @@ fn unsettled<'a>(
     for newcomer in newcomers {
         let replica = newcomer.replica;
         // Not again and again: it fills its pool each time.
-        let rested = view.touched.is_none_or(|at| view.now.duration_since(at) >= RENEWING);
+        let rested = view.touched.is_none_or(|at| view.now.duration_since(at) >= view.renewing);
         if rested && peer(replica).is_some_and(|peer| peer.gives_up) {
             return Some(Need::Renew { replica });
         }

@@ -14,10 +14,16 @@ use super::{Answer, Controller};
 use crate::api::{ApiError, Code};
 use crate::steps::reference;
 
-/// After a first move: as long as two takeovers on a slow network. Doubled up to the last while moves follow one
-/// another.
-const REST: Duration = Duration::from_secs(10);
-const REST_MAX: Duration = Duration::from_secs(300);
+/// How long a volume rests after a move. Doubled up to the last while moves follow one another.
+#[derive(Clone, Copy, Debug)]
+pub struct Rests {
+    pub first: Duration,
+    pub last: Duration,
+}
+
+/// What a site's controller goes by: the first is as long as two takeovers on a slow network.
+pub const RESTS: Rests = Rests { first: Duration::from_secs(10), last: Duration::from_secs(300) };
+
 /// A move that comes after so many rests has nothing to do with the one before.
 const FORGOTTEN_AFTER: u32 = 10;
 
@@ -32,9 +38,9 @@ pub struct Relief {
 }
 
 impl Relief {
-    pub fn after(before: Option<Relief>, now: Instant) -> Relief {
+    pub fn after(before: Option<Relief>, now: Instant, rests: Rests) -> Relief {
         let recent = before.filter(|it| now.duration_since(it.at) < FORGOTTEN_AFTER * it.rest);
-        let rest = recent.map_or(REST, |it| (it.rest * 2).min(REST_MAX));
+        let rest = recent.map_or(rests.first, |it| (it.rest * 2).min(rests.last));
         Relief { at: now, rest }
     }
 
@@ -57,17 +63,17 @@ pub fn is_quorum(quorum: &v1::Quorum, replicas: &BTreeSet<u64>) -> bool {
 
 /// What a candidate said.
 #[derive(Clone, Debug)]
-struct Candidate {
-    node: u64,
+pub struct Candidate {
+    pub node: u64,
     /// Targets that it has already.
-    load: usize,
-    reached: BTreeSet<u64>,
+    pub load: usize,
+    pub reached: BTreeSet<u64>,
     /// Why it does not reach others.
-    why: String,
+    pub why: String,
 }
 
 /// Of those that reach a quorum the one with the fewest targets.
-fn choose<'a>(quorum: &v1::Quorum, candidates: &'a [Candidate]) -> Option<&'a Candidate> {
+pub fn choose<'a>(quorum: &v1::Quorum, candidates: &'a [Candidate]) -> Option<&'a Candidate> {
     let reaching = candidates.iter().filter(|it| is_quorum(quorum, &it.reached));
     reaching.min_by_key(|it| (it.load, it.node))
 }
@@ -187,19 +193,21 @@ mod tests {
     #[test]
     fn moves_that_follow_one_another_come_later_and_later() {
         let begun = Instant::now();
-        let first = Relief::after(None, begun);
-        assert!(!first.is_over(begun + REST / 2));
-        assert!(first.is_over(begun + REST));
-        let second = Relief::after(Some(first), begun + REST);
-        assert!(!second.is_over(begun + REST * 2));
-        assert!(second.is_over(begun + REST * 3));
-        let much_later = begun + REST + second.rest * FORGOTTEN_AFTER;
-        let fresh = Relief::after(Some(second), much_later);
-        assert_eq!(fresh.rest, REST, "that was another trouble");
+        let (rest, rest_max) = (RESTS.first, RESTS.last);
+        let after = |before, now| Relief::after(before, now, RESTS);
+        let first = after(None, begun);
+        assert!(!first.is_over(begun + rest / 2));
+        assert!(first.is_over(begun + rest));
+        let second = after(Some(first), begun + rest);
+        assert!(!second.is_over(begun + rest * 2));
+        assert!(second.is_over(begun + rest * 3));
+        let much_later = begun + rest + second.rest * FORGOTTEN_AFTER;
+        let fresh = after(Some(second), much_later);
+        assert_eq!(fresh.rest, rest, "that was another trouble");
         let mut last = first;
         for _ in 0..20 {
-            last = Relief::after(Some(last), last.at + last.rest);
+            last = after(Some(last), last.at + last.rest);
         }
-        assert_eq!(last.rest, REST_MAX);
+        assert_eq!(last.rest, rest_max);
     }
 }

@@ -32,7 +32,7 @@ use crate::shard::{self, Order, Refusal, ReplicaStatus, Sender, TargetStatus};
 
 pub use errors::status_of;
 pub use fence::{Fence, Generation};
-pub use statuses::membership;
+pub use statuses::{membership, target as target_status};
 
 /// Answers the calls of one node.
 #[derive(Clone)]

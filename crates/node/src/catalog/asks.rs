@@ -4,7 +4,8 @@ use proto::v1;
 use proto::v1::object::Body;
 use proto::v1::swap_request::Change;
 use replication::catalog::{CatalogAnswer, CatalogAsk, VolumeObject};
-use replication::words::{CatalogVersion, VolumeUid};
+use replication::target::starting;
+use replication::words::VolumeUid;
 
 use super::copy::is_deleted;
 use super::{Books, LOST, convert, is_of, volume_key};
@@ -20,7 +21,7 @@ impl Books {
     /// What a target asks. `None`: the catalog could not answer; the target asks again by itself.
     /// `first`: the run has asked nothing before.
     pub async fn answer(&self, of: Of<'_>, first: bool, ask: CatalogAsk) -> Option<CatalogAnswer> {
-        let may_remember = first && matches!(ask, CatalogAsk::Get);
+        let may_remember = starting::may_remember(first, &ask);
         let answered = match ask {
             CatalogAsk::Get => self.get(of).await,
             CatalogAsk::Swap { expected, grant, object } => {
@@ -45,8 +46,7 @@ impl Books {
 
     /// What is known of a volume whose grant this node has.
     fn own(&self, of: Of<'_>) -> Option<CatalogAnswer> {
-        let known = self.copy().volume_of(of.name, of.uid).map(|it| it.record.object.clone())?;
-        (known.holder == self.node).then(|| CatalogAnswer::Object(Box::new(known)))
+        starting::from_memory(self.known(of).as_ref(), self.node)
     }
 
     fn known(&self, of: Of<'_>) -> Option<VolumeObject> {
@@ -95,9 +95,9 @@ impl Books {
     ) -> Option<CatalogAnswer> {
         match found {
             Found::Object(object) if is_of(object, of.uid) => {
+                let found = convert::known(object).ok()?.record.object;
                 let answer = self.present(object)?;
-                let told = order(object);
-                match before.is_some_and(|before| told < (before.grant.0, before.version)) {
+                match starting::is_lost(before, &found) {
                     true => Some(self.lose(of)),
                     false => Some(answer),
                 }
@@ -131,13 +131,4 @@ fn volume_with(object: &v1::Object, grant: u64) -> Option<&v1::Volume> {
     let Some(Body::Volume(volume)) = &object.body else { return None };
     let present = volume.quorum.as_ref().map_or(0, |quorum| quorum.grant);
     (present == grant).then_some(volume)
-}
-
-/// As [`VolumeObject::is_older_than`] compares.
-fn order(object: &v1::Object) -> (u64, CatalogVersion) {
-    let grant = match &object.body {
-        Some(Body::Volume(volume)) => volume.quorum.as_ref().map_or(0, |quorum| quorum.grant),
-        _ => 0,
-    };
-    (grant, CatalogVersion(object.version))
 }

@@ -1,6 +1,6 @@
 //! The catalog as a node sees it: a copy that a watch keeps fresh, and questions of targets.
 mod asks;
-mod convert;
+pub mod convert;
 mod copy;
 mod follow;
 #[cfg(test)]
@@ -14,6 +14,7 @@ use prost::Message;
 use proto::catalog_client::{Client, Found};
 use proto::v1;
 use proto::v1::object::Body;
+use replication::target::starting;
 use replication::words::{Boot, NodeId, ReplicaId, VolumeUid};
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
@@ -128,7 +129,9 @@ impl Books {
 
     /// Volumes whose grant a node has: as the catalog says, or said when it could be asked.
     pub fn granted_to(&self, node: NodeId) -> Vec<Known> {
-        let is_own = |known: &&Known| known.record.object.holder == node && !known.deleting;
+        let is_own = |known: &&Known| {
+            starting::resume(&known.record.object, node).is_some() && !known.deleting
+        };
         self.copy().volumes().filter(is_own).cloned().collect()
     }
 
@@ -147,11 +150,9 @@ impl Books {
     }
 
     /// Before anybody acts on it. Only volumes whose grant is here matter after a restart.
-    fn remember(&self, object: &v1::Object) -> Result<(), MemoryError> {
+    fn remember(&self, object: &v1::Object, known: &Known) -> Result<(), MemoryError> {
         let Some(key) = &object.key else { return Ok(()) };
-        let Some(Body::Volume(volume)) = &object.body else { return Ok(()) };
-        let holder = volume.quorum.as_ref().map_or(0, |quorum| quorum.holder);
-        match holder == self.node.0 {
+        match starting::is_remembered(&known.record.object, self.node) {
             true => {
                 let bare = convert::without_secrets(object);
                 self.memory.keep(&key.name, &bare.as_ref().unwrap_or(object).encode_to_vec())
@@ -239,7 +240,7 @@ impl Books {
         if other.is_some_and(|other| !copy.gives_way(other, object)) {
             return Err(LearnError::NameOfLost { name: name.clone() });
         }
-        self.remember(object)?;
+        self.remember(object, &known)?;
         if copy.insert(known.clone()) {
             tracing::info!(volume = known.record.name, "the catalog has the volume again");
         }

@@ -20,6 +20,7 @@ use certs::{Identity, ListenError, LoadError, Name, Refused};
 use mio::Poll;
 use proto::catalog_client::Client;
 use proto::v1::node_admin_server::NodeAdminServer;
+use replication::target::starting;
 use replication::words::NodeId;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -255,6 +256,7 @@ async fn resume(books: Arc<Books>, shard: Sender, node: NodeId) {
         warn!("the catalog is away: going on with what it said before");
     }
     for known in books.granted_to(node) {
+        let Some(begin) = starting::resume(&known.record.object, node) else { continue };
         let name = known.record.name.clone();
         let answer = Box::new(move |started| {
             if let Err(refusal) = started {
@@ -262,7 +264,7 @@ async fn resume(books: Arc<Books>, shard: Sender, node: NodeId) {
             }
         });
         books.send_newest(known.record, |record| {
-            let (record, begin) = (Box::new(record), replication::target::Begin::Granted);
+            let record = Box::new(record);
             shard.send(Order::StartTarget { record, begin, answer });
         });
     }

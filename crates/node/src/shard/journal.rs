@@ -33,10 +33,7 @@ impl Shard {
                 let status = target.machine.status(now);
                 target.logged.compare(&target.record.name, &status);
                 let logged = &mut target.logged;
-                logged.without_quorum = match status.quorum_answers {
-                    true => None,
-                    false => Some(logged.without_quorum.unwrap_or(now)),
-                };
+                logged.without_quorum = status.without_quorum(logged.without_quorum, now);
             }
         }
     }

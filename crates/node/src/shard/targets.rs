@@ -7,6 +7,7 @@ use replication::catalog::CatalogAnswer;
 use replication::client::{ConnectionId, Login, RequestId};
 use replication::message::{ForReplica, ForTarget, encode_to_replica};
 use replication::replica::{Event as ReplicaEvent, LinkId};
+use replication::target::starting::{self, Starting};
 use replication::target::{Begin, Config, Event, Output, Stopped, Target};
 use replication::words::{Boot, Moment, ReplicaId, Start, VolumeUid};
 use tracing::{info, warn};
@@ -71,17 +72,21 @@ impl Shard {
         above: Start,
     ) -> Result<(), Refusal> {
         let number = self.volumes.number(record.uid);
-        if self.volumes.get(number).target.is_some() {
-            // The caller has read the catalog just now: when it is answered, no session without rights is left.
-            self.record_changed(record);
-            if begin == Begin::TakeOver {
-                self.tell_target(number, Event::TakeOver);
+        let volume = self.volumes.get(number);
+        let known = Some(volume.newest());
+        match starting::start(volume.target.is_some(), known, &record.object, begin) {
+            Starting::Runs { take_over } => {
+                // The caller has read the catalog just now: when it is answered, no session without rights is left.
+                self.record_changed(record);
+                if take_over {
+                    self.tell_target(number, Event::TakeOver);
+                }
+                return Err(Refusal::TargetRuns);
             }
-            return Err(Refusal::TargetRuns);
+            Starting::OldRecord => return Err(Refusal::OldRecord),
+            Starting::Begin => {}
         }
-        if !self.volumes.get_mut(number).hear(&record.object) {
-            return Err(Refusal::OldRecord);
-        }
+        self.volumes.get_mut(number).hear(&record.object);
         let run = Boot(self.config.boot.0.wrapping_add(self.numbers.next()));
         let here = self.config.node;
         let has_copy = self.volumes.get(number).replica.is_some();
@@ -283,12 +288,12 @@ impl Shard {
             reply.refuse(Refusal::NoTarget);
         }
         let (volume, run) = (target.record.uid, target.run);
-        (self.report)(Report::Stopped { volume, run, reason: reason.clone() });
-        if let Stopped::Outnumbered { promised } = reason {
-            let above = Start::of(promised.term);
-            if let Err(refusal) = self.start_target(target.record, Begin::Granted, above) {
-                warn!(%refusal, "the target does not start again");
-            }
+        let again = starting::restart(&reason);
+        (self.report)(Report::Stopped { volume, run, reason });
+        if let Some((begin, above)) = again
+            && let Err(refusal) = self.start_target(target.record, begin, above)
+        {
+            warn!(%refusal, "the target does not start again");
         }
     }
 

@@ -31,6 +31,10 @@ impl VolumeRun {
         VolumeRun { uid, replica: None, target: None, newest, awake: false }
     }
 
+    pub fn newest(&self) -> &VolumeObject {
+        &self.newest
+    }
+
     /// Whether a record's object may be acted on: it is not older than what was acted on before.
     pub fn hear(&mut self, object: &VolumeObject) -> bool {
         if object.is_older_than(&self.newest) {

@@ -19,6 +19,7 @@ mod residue;
 mod rounds;
 mod sequence;
 mod sources;
+pub mod starting;
 mod status;
 mod steps;
 mod stream;

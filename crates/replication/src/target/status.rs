@@ -72,6 +72,13 @@ pub struct Status {
     pub catalog_lost: bool,
 }
 
+impl Status {
+    /// Since when too few voters answer for a quorum. `before`: what this said when it was last looked at.
+    pub fn without_quorum(&self, before: Option<Moment>, now: Moment) -> Option<Moment> {
+        (!self.quorum_answers).then(|| before.unwrap_or(now))
+    }
+}
+
 impl Target {
     pub fn status(&self, now: Moment) -> Status {
         let waits = !self.is_serving() || !self.quorum().is_quorum(|it| self.is_following(it));

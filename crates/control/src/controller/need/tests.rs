@@ -92,6 +92,8 @@ impl Case {
             now,
             grace: GRACE,
             away_after: AWAY_AFTER,
+            resuming: RESUMING,
+            renewing: RENEWING,
             may_relieve: self.may_relieve,
             presence: &presence,
             is_failed: &|place| self.failed.contains(&place.node),
