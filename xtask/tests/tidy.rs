@@ -55,7 +55,7 @@ const REACH: [Reach; 16] = [
         Some(&["block", "certs", "disk", "engine", "frontend", "logging", "proto", "replication"]),
         None,
     ),
-    reach("sim", Some(&["block", "engine", "node", "replication"]), None),
+    reach("sim", Some(&["block", "control", "engine", "node", "proto", "replication"]), None),
     reach(
         "bench",
         Some(&[

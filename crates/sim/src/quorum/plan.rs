@@ -24,6 +24,8 @@ pub enum Fault {
     Partition,
     /// A target is cut off from the catalog and most replicas, and another takes over.
     CutOff,
+    /// A target is cut off from the other nodes only: the catalog and the controller still hear it.
+    Stranded,
     /// A process dies when it has just said welcome, and is soon back.
     KillAtWelcome,
     /// The power goes when a replica has just acknowledged what is not durable, and is soon back.
@@ -44,7 +46,7 @@ pub enum Fault {
 }
 
 /// All of them, with the name of each and the seconds between two of its kind in an ordinary world.
-pub const FAULTS: [(Fault, &str, u64); 26] = [
+pub const FAULTS: [(Fault, &str, u64); 27] = [
     (Fault::Kill, "fault: process killed", 5),
     (Fault::PowerCut, "fault: power cut", 6),
     (Fault::SitePowerCut, "fault: power cut of several nodes", 25),
@@ -71,6 +73,7 @@ pub const FAULTS: [(Fault, &str, u64); 26] = [
     (Fault::Replace, "fault: replica replaced", 7),
     (Fault::GroupCut, "group cut begun", 2),
     (Fault::FlushFails, "fault: flush failed", 5),
+    (Fault::Stranded, "fault: target stranded", 8),
 ];
 
 impl Fault {

@@ -1,10 +1,11 @@
 //! The catalog: one object per volume, linearizable, and away at times.
 use std::collections::BTreeMap;
 
-use replication::catalog::{CatalogAnswer, CatalogAsk, VolumeObject};
+use replication::catalog::{CatalogAsk, VolumeObject};
 use replication::words::{CatalogVersion, Grant, NodeId};
 
 use super::World;
+use super::books::{Asked, Found};
 use super::event::{RunAt, What};
 use crate::quorum::clients::{Time, VolumeNo};
 
@@ -17,6 +18,11 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
+    /// What it has of a volume.
+    pub fn find(&self, volume: VolumeNo) -> Option<&VolumeObject> {
+        self.objects.get(&volume)
+    }
+
     /// Replaces an object if version and grant are the expected ones.
     pub fn swap(
         &mut self,
@@ -36,29 +42,36 @@ impl Catalog {
 }
 
 impl World {
-    pub(super) fn catalog_asked(&mut self, volume: VolumeNo, from: RunAt, ask: CatalogAsk) {
-        if self.catalog.away || self.exiled(from.node).is_some() {
+    pub(super) fn catalog_asked(
+        &mut self,
+        volume: VolumeNo,
+        from: RunAt,
+        ask: CatalogAsk,
+        asked: Asked,
+    ) {
+        let arrival = self.soon(5_000);
+        if !self.reaches_catalog(from.node) {
             self.note("catalog did not answer");
-            return;
+            let found = Found::NoAnswer;
+            return self.push(arrival, What::CatalogTold { volume, to: from, asked, found });
         }
-        let before = self.catalog.objects[&volume].clone();
-        let answer = match ask {
-            CatalogAsk::Get => CatalogAnswer::Object(Box::new(before)),
-            CatalogAsk::Swap { expected, grant, object } => {
+        let found = match (self.catalog.find(volume).cloned(), ask) {
+            (None, _) => Found::Nothing,
+            (Some(present), CatalogAsk::Get) => Found::Object(Box::new(present)),
+            (Some(before), CatalogAsk::Swap { expected, grant, object }) => {
                 match self.catalog.swap(volume, expected, grant, &object) {
                     Some(swapped) => {
                         self.catalog_changed(volume, &before, &swapped);
-                        CatalogAnswer::Swapped(Box::new(swapped))
+                        Found::Swapped(Box::new(swapped))
                     }
                     None => {
                         self.note("swap came too late");
-                        CatalogAnswer::Object(Box::new(before))
+                        Found::Object(Box::new(before))
                     }
                 }
             }
         };
-        let arrival = self.soon(5_000);
-        self.push(arrival, What::CatalogTold { volume, to: from, answer });
+        self.push(arrival, What::CatalogTold { volume, to: from, asked, found });
     }
 
     /// Looks at a change for what it means, and tells those who watch.
@@ -76,13 +89,7 @@ impl World {
             self.judge_step(before, after);
             self.control.note_voters(volume, &after.membership);
         }
-        for run in self.runs(volume) {
-            for _ in 0..1 + u64::from(self.rng.chance(1, 10)) {
-                let arrival = self.soon(20_000);
-                let answer = CatalogAnswer::Object(Box::new(after.clone()));
-                self.push(arrival, What::CatalogTold { volume, to: run, answer });
-            }
-        }
+        self.tell_watchers(volume, after);
     }
 
     /// Q8: one step at a time, through a state in which both quorums count.
@@ -122,7 +129,7 @@ impl World {
     }
 
     /// Until when a node is cut off from the catalog.
-    fn exiled(&self, node: NodeId) -> Option<Time> {
+    pub(super) fn exiled(&self, node: NodeId) -> Option<Time> {
         let until = self.catalog.exiles.get(&node).copied();
         until.filter(|until| *until > self.now)
     }
@@ -133,12 +140,17 @@ impl World {
     }
 
     /// Who is cut off is told afterwards.
-    pub(super) fn catalog_told(&mut self, volume: VolumeNo, to: RunAt, answer: CatalogAnswer) {
-        if let Some(until) = self.exiled(to.node) {
+    pub(super) fn catalog_told(&mut self, volume: VolumeNo, to: RunAt, asked: Asked, found: Found) {
+        let until = self.exiled(to.node).filter(|_| !matches!(found, Found::NoAnswer));
+        if let Some(until) = until {
             self.note("catalog's word came late");
-            self.push(until, What::CatalogTold { volume, to, answer });
+            return self.push(until, What::CatalogTold { volume, to, asked, found });
+        }
+        if !self.is_running(to, volume) {
             return;
         }
-        self.step_run(to, volume, replication::target::Event::Catalog(answer));
+        if let Some(answer) = self.judge_found(to, volume, &asked, found) {
+            self.step_run(to, volume, replication::target::Event::Catalog(answer));
+        }
     }
 }

@@ -1,34 +1,13 @@
-//! The control plane: starts targets, says who is to vote, creates and wipes copies.
-//!
-//! It knows which nodes are up, but acts late; and it takes over from the living at times.
-use std::collections::{BTreeMap, BTreeSet};
-
+//! The copies of volumes: says who is to vote, creates and wipes them. Where targets are is decided in `decide.rs`.
 use replication::catalog::VolumeObject;
 use replication::membership::{Member, Membership, Voters};
 use replication::state::ReplicaState;
-use replication::target::Begin;
-use replication::words::{CatalogVersion, Grant, Incarnation, NodeId, Start};
+use replication::words::{CatalogVersion, Grant, Incarnation, NodeId};
 
 use super::event::What;
 use super::{World, place_of, replica_id};
-use crate::quorum::clients::{Time, VolumeNo};
+use crate::quorum::clients::VolumeNo;
 use crate::quorum::store::Shape;
-
-#[derive(Default)]
-pub(super) struct Control {
-    /// Nothing is started before this moment.
-    starting: BTreeMap<VolumeNo, Time>,
-    /// Since when the holder is known to be down.
-    missing: BTreeMap<VolumeNo, Time>,
-    /// Who ever voted: who does no more, and is still wanted, gave up its vote.
-    voted: BTreeSet<(VolumeNo, Member)>,
-}
-
-impl Control {
-    pub fn note_voters(&mut self, volume: VolumeNo, membership: &Membership) {
-        self.voted.extend(membership.voters.members.iter().map(|member| (volume, *member)));
-    }
-}
 
 impl World {
     /// Creates a volume: its copies, and its object.
@@ -108,52 +87,12 @@ impl World {
         self.forget_links();
         self.judge_waiting();
         self.go_on_probing();
+        self.look_after_targets();
         for volume in self.volumes() {
-            self.see_to_target(volume);
             if !self.catalog.away {
                 self.see_to_copies(volume);
             }
         }
-    }
-
-    /// Somebody has to serve.
-    fn see_to_target(&mut self, volume: VolumeNo) {
-        let wait = self.control.starting.get(&volume).copied().unwrap_or_default();
-        if wait > self.now {
-            return;
-        }
-        let holder = self.catalog.objects[&volume].holder;
-        let node = &self.nodes[&holder];
-        if node.is_up() {
-            self.control.missing.remove(&volume);
-            if !node.targets.contains_key(&volume) {
-                self.begin_target(holder, volume, Begin::Granted);
-            }
-            return;
-        }
-        let since = *self.control.missing.entry(volume).or_insert(self.now);
-        let patience = if self.healed { 1_000_000 } else { 3_000_000 };
-        if self.now < since.after(patience) {
-            return;
-        }
-        let up: Vec<NodeId> =
-            self.nodes.iter().filter(|(_, node)| node.is_up()).map(|(id, _)| *id).collect();
-        if !up.is_empty() {
-            self.control.missing.remove(&volume);
-            let node = *self.rng.pick(&up);
-            self.take_over(node, volume);
-        }
-    }
-
-    fn begin_target(&mut self, node: NodeId, volume: VolumeNo, begin: Begin) {
-        self.control.starting.insert(volume, self.now.after(1_000_000));
-        let at = self.soon(200_000);
-        self.push(at, What::StartTarget { node, volume, begin, above: Start(0) });
-    }
-
-    pub(super) fn take_over(&mut self, node: NodeId, volume: VolumeNo) {
-        self.disturb_volume(volume);
-        self.begin_target(node, volume, Begin::TakeOver);
     }
 
     /// Changes who is to vote.

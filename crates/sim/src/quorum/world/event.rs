@@ -2,7 +2,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use replication::catalog::{CatalogAnswer, CatalogAsk};
+use replication::catalog::{CatalogAsk, VolumeObject};
 use replication::client::{
     Answer, Command, CommandAnswer, CommandError, ConnectionId, IoError, Login, LoginError,
     Request, RequestId,
@@ -11,6 +11,7 @@ use replication::replica::LinkId;
 use replication::target::Begin;
 use replication::words::{Boot, NodeId, Start};
 
+use super::books::{Asked, Found};
 use super::faults::Trap;
 use super::group::Step;
 use super::links::Link;
@@ -82,11 +83,30 @@ pub(super) enum What {
         volume: VolumeNo,
         from: RunAt,
         ask: CatalogAsk,
+        asked: Asked,
     },
     CatalogTold {
         volume: VolumeNo,
         to: RunAt,
-        answer: CatalogAnswer,
+        asked: Asked,
+        found: Found,
+    },
+    /// A node's watch tells of an object.
+    Watched {
+        node: NodeId,
+        boot: Boot,
+        volume: VolumeNo,
+        object: Box<VolumeObject>,
+    },
+    /// A process that started looks for the catalog.
+    Listen {
+        node: NodeId,
+        boot: Boot,
+        tries: u32,
+    },
+    Resume {
+        node: NodeId,
+        boot: Boot,
     },
     CatalogBack,
     Control,
@@ -95,6 +115,8 @@ pub(super) enum What {
         volume: VolumeNo,
         begin: Begin,
         above: Start,
+        /// The node asks the catalog first, as it does when control wants it to start.
+        fetch: bool,
     },
     Fault {
         index: usize,
@@ -160,7 +182,8 @@ impl What {
             }
             What::LinkLost { link, side } => end(link, *side),
             What::CatalogTold { to, .. } | What::Commanded { to, .. } => Some(to.node),
-            What::StartTarget { node, .. } => Some(*node),
+            What::StartTarget { node, .. } | What::Watched { node, .. } => Some(*node),
+            What::Listen { node, .. } | What::Resume { node, .. } => Some(*node),
             _ => None,
         }
     }

@@ -68,6 +68,7 @@ impl World {
             Fault::BreakLink => self.break_some_link(),
             Fault::Partition => self.raise_walls(&nodes),
             Fault::CutOff => self.cut_off(volume),
+            Fault::Stranded => self.strand(volume),
             Fault::KillAtWelcome => self.armed = Some(Trap::Welcome),
             Fault::PowerCutAtAck => self.armed = Some(Trap::Ack),
             Fault::SlowLinks => {
@@ -176,6 +177,19 @@ impl World {
         self.say(|| format!("{holder} is cut off, but for {near}; {successor} takes over"));
         self.take_over(successor, volume);
         self.stall_at_end_of_lease(holder);
+    }
+
+    /// The data network of the holder is gone, for long. Its heartbeats and the catalog go over another one.
+    fn strand(&mut self, volume: VolumeNo) {
+        let holder = self.catalog.objects[&volume].holder;
+        let until = self.soon(20_000_000).after(12_000_000);
+        for node in self.node_ids().into_iter().filter(|node| *node != holder) {
+            self.walls.push((holder, node, until));
+            self.walls.push((node, holder, until));
+            self.disturb(node, self.now);
+        }
+        self.disturb(holder, until);
+        self.say(|| format!("{holder} is stranded until {} ms", until.0 / 1000));
     }
 
     /// A replica has just sent something: what was waiting for it strikes.

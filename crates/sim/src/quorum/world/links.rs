@@ -69,7 +69,7 @@ impl World {
     }
 
     /// When the wall between two nodes falls, if there is one.
-    fn wall(&self, from: NodeId, to: NodeId) -> Time {
+    pub(super) fn wall(&self, from: NodeId, to: NodeId) -> Time {
         let between = self.walls.iter().filter(|(a, b, _)| (*a, *b) == (from, to));
         between
             .map(|(_, _, until)| *until)

@@ -19,11 +19,13 @@ use super::trace::Trace;
 use crate::Rng;
 use crate::workload::Paths;
 
+mod books;
 mod catalog;
 mod clients;
 mod clock;
 mod control;
 mod converge;
+mod decide;
 mod event;
 mod faults;
 mod flushes;
@@ -40,7 +42,7 @@ mod watch;
 
 use catalog::Catalog;
 use clients::Attached;
-use control::Control;
+use decide::Control;
 use event::{Queued, What};
 use faults::Trap;
 use group::Groups;
@@ -232,15 +234,24 @@ impl World {
             What::LinkUp { link } => self.link_up(link),
             What::Arrive { link, frame } => self.arrive(link, &frame),
             What::LinkLost { link, side } => self.link_lost(link, side),
-            What::CatalogAsked { volume, from, ask } => self.catalog_asked(volume, from, ask),
-            What::CatalogTold { volume, to, answer } => self.catalog_told(volume, to, answer),
+            What::CatalogAsked { volume, from, ask, asked } => {
+                self.catalog_asked(volume, from, ask, asked);
+            }
+            What::CatalogTold { volume, to, asked, found } => {
+                self.catalog_told(volume, to, asked, found);
+            }
+            What::Watched { node, boot, volume, object } => {
+                self.watched(node, boot, volume, object);
+            }
+            What::Listen { node, boot, tries } => self.listen(node, boot, tries),
+            What::Resume { node, boot } => self.resume_targets(node, boot),
             What::CatalogBack => {
                 self.catalog.away = false;
                 self.disturb_all(self.now);
             }
             What::Control => self.control_wakes(),
-            What::StartTarget { node, volume, begin, above } => {
-                self.start_target(node, volume, begin, above);
+            What::StartTarget { node, volume, begin, above, fetch } => {
+                self.start_target(node, volume, (begin, above), fetch);
             }
             What::Fault { index } => self.fault(index),
             What::Strike { node, trap } => self.strike(node, trap),

@@ -1,11 +1,11 @@
 //! Nodes: processes that live, sleep and die, with a clock, a pool, replicas and targets.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use block::ByteLen;
+use replication::catalog::VolumeObject;
 use replication::replica::{Event, LinkId, Output, Replica, Run};
 use replication::store::StoreTag;
-use replication::target::Begin;
-use replication::words::{Boot, Moment, NodeId, Powered, Start};
+use replication::words::{Boot, Moment, NodeId, Powered};
 
 use super::clock::Clock;
 use super::event::{Side, What};
@@ -51,8 +51,8 @@ pub(super) struct Node {
     /// What came for them, and waits for their turn.
     pub for_replicas: BTreeMap<VolumeNo, Vec<Event>>,
     pub targets: BTreeMap<VolumeNo, TargetRun>,
-    /// Volumes that it had the target of when its process ended.
-    pub remembers: BTreeSet<VolumeNo>,
+    /// The newest object of each volume that it heard of.
+    pub books: BTreeMap<VolumeNo, VolumeObject>,
     /// Since when no fault was at it.
     pub calm_since: Time,
     /// Since when none was but that its space is short.
@@ -77,7 +77,7 @@ impl Node {
             replicas: BTreeMap::new(),
             for_replicas: BTreeMap::new(),
             targets: BTreeMap::new(),
-            remembers: BTreeSet::new(),
+            books: BTreeMap::new(),
             calm_since: Time(0),
             quiet_since: Time(0),
             turn: Turn::default(),
@@ -148,20 +148,8 @@ impl World {
                 self.open_replica(id, volume);
             }
         }
-        self.resume_targets(id);
-    }
-
-    /// Without the catalog a node starts what it remembers, though the grant may be another node's
-    /// by now: then the target waits for it.
-    fn resume_targets(&mut self, id: NodeId) {
-        let remembered = std::mem::take(&mut self.nodes.get_mut(&id).expect("a node").remembers);
-        for volume in remembered {
-            if self.catalog.away || self.rng.chance(1, 4) {
-                let at = self.soon(200_000);
-                let (begin, above) = (Begin::Granted, Start(0));
-                self.push(at, What::StartTarget { node: id, volume, begin, above });
-            }
-        }
+        let at = self.soon(50_000);
+        self.push(at, What::Listen { node: id, boot, tries: 0 });
     }
 
     /// Opens a replica on what the pool has.

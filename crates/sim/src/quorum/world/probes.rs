@@ -30,6 +30,7 @@ const STEP_MAX: u64 = 6_000_000;
 const PAUSE: u64 = 2_000_000;
 /// Ids of probes, above all others.
 pub(super) const PROBES: u64 = 1 << 61;
+const DONE: &str = "probe done";
 /// A sector that no client writes.
 const SECTOR: u64 = 40;
 
@@ -62,10 +63,26 @@ pub(super) struct Probes {
     next: BTreeMap<VolumeNo, Time>,
     /// Since when a volume's target is left alone.
     calm_since: BTreeMap<VolumeNo, Time>,
+    /// Since when control moves a volume's target though its holder is well.
+    moving_since: BTreeMap<VolumeNo, Time>,
+    /// Since when the holder cannot serve: it is down, or has no quorum or no catalog.
+    unfit_since: BTreeMap<VolumeNo, Time>,
     /// Since when it has to serve.
     serves_since: BTreeMap<VolumeNo, Time>,
     /// Clients have ended, and so do these.
     over: bool,
+}
+
+impl Probes {
+    /// Control moves a target, or starts it again. What it does for one cause is one disturbance, however often it does it.
+    pub fn moved(&mut self, volume: VolumeNo, now: Time) {
+        self.moving_since.entry(volume).or_insert(now);
+    }
+
+    /// The holder went away, and any other node was taken: whether that one is fit shows now.
+    pub fn served_anew(&mut self, volume: VolumeNo) {
+        self.unfit_since.remove(&volume);
+    }
 }
 
 impl World {
@@ -91,27 +108,57 @@ impl World {
         self.probes.over = true;
     }
 
-    /// The run that has to serve a volume by now, if there is one.
-    fn has_to_serve(&self, volume: VolumeNo) -> Option<NodeId> {
-        let calm = |since: Time| self.now >= since.after(CALM);
-        let object = &self.catalog.objects[&volume];
-        let is_well = |id: NodeId| {
-            let node = &self.nodes[&id];
-            node.life == Life::Up && calm(node.calm_since) && node.pool.is_at_ease()
-        };
+    fn is_calm(&self, since: Option<&Time>) -> bool {
+        since.is_none_or(|since| self.now >= since.after(CALM))
+    }
+
+    /// Nothing was done to a node for long, and nothing is in its way.
+    fn is_well(&self, id: NodeId) -> bool {
+        let node = &self.nodes[&id];
+        node.life == Life::Up && self.is_calm(Some(&node.calm_since)) && node.pool.is_at_ease()
+    }
+
+    /// A quorum of a volume is well, and so are volume and catalog: whichever node is well can serve.
+    fn can_be_served(&self, volume: VolumeNo) -> bool {
         let votes = |member: replication::membership::Member| {
             let (node, _) = super::place_of(member.replica);
-            is_well(node) && self.member_on(node, volume) == Some(member)
+            self.is_well(node) && self.member_on(node, volume) == Some(member)
         };
-        let left_alone = self.is_left_alone(volume, CALM);
         // What rotted may be what has to be read.
         let rotten = self.rotten.keys().any(|(of, _)| *of == volume);
-        let serves = left_alone
+        self.is_calm(self.probes.calm_since.get(&volume))
             && !rotten
             && !self.catalog.away
-            && is_well(object.holder)
-            && object.membership.is_quorum(votes);
-        serves.then_some(object.holder)
+            && self.catalog.objects[&volume].membership.is_quorum(votes)
+    }
+
+    /// The run that has to serve a volume by now, if there is one.
+    fn has_to_serve(&self, volume: VolumeNo) -> Option<NodeId> {
+        let holder = self.catalog.objects[&volume].holder;
+        let serves = self.is_well(holder)
+            && self.can_be_served(volume)
+            && self.is_calm(self.probes.moving_since.get(&volume));
+        serves.then_some(holder)
+    }
+
+    /// P6: a target does not stay where it cannot serve while it could be served elsewhere.
+    fn judge_place(&mut self, volume: VolumeNo) {
+        let holder = self.catalog.objects[&volume].holder;
+        if !self.is_well(holder) || !self.can_be_served(volume) {
+            self.probes.moving_since.remove(&volume);
+        }
+        if self.is_fit(holder, volume) {
+            self.probes.unfit_since.remove(&volume);
+            return;
+        }
+        let since = *self.probes.unfit_since.entry(volume).or_insert(self.now);
+        if self.is_calm(Some(&since)) && self.can_be_served(volume) {
+            self.fail(format!(
+                "P6: volume {} stays with {holder}, which could not serve it for {} s, while others had a quorum",
+                volume.0,
+                CALM / 1_000_000
+            ));
+        }
     }
 
     /// Nothing was done to the target of a volume for so long.
@@ -128,6 +175,7 @@ impl World {
             return;
         }
         for volume in self.volumes() {
+            self.judge_place(volume);
             let Some(holder) = self.has_to_serve(volume) else {
                 self.probes.under_way.remove(&volume);
                 self.probes.serves_since.remove(&volume);
@@ -223,6 +271,9 @@ impl World {
             let (run, connection) = (probe.run, ConnectionId(PROBES + probe.number));
             self.note(path);
             self.probes.next.insert(volume, self.now.after(PAUSE));
+            if path == DONE {
+                self.probes.moving_since.remove(&volume);
+            }
             self.step_run(run, volume, Event::Gone { connection });
         }
     }
@@ -266,7 +317,7 @@ impl World {
             (Step::Stage, Ok(CommandAnswer::Stage(number))) => Step::Login(*number),
             (Step::Snapshot, Ok(_)) => Step::SnapshotAgain,
             (Step::SnapshotAgain, Ok(_)) => Step::Delete,
-            (Step::Delete, Ok(_)) => return self.end_probe(volume, "probe done"),
+            (Step::Delete, Ok(_)) => return self.end_probe(volume, DONE),
             // A hold of a group, as many deletions as are kept, or pools that were full.
             (_, Err(CommandError::Busy | CommandError::NoSpace)) => {
                 return self.end_probe(volume, "probe came at a bad time");

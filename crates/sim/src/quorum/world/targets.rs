@@ -1,9 +1,12 @@
 //! Targets: started by control, stepped by everything, and gone with their node or alone.
 use block::Term;
 use replication::message::ToReplica;
+use replication::catalog::{CatalogAnswer, CatalogAsk};
+use replication::target::starting::{self, Starting};
 use replication::target::{Begin, Config, Event, Output, Stopped, Target};
-use replication::words::{Boot, NodeId, ReplicaId, Span, Start};
+use replication::words::{Boot, Moment, NodeId, ReplicaId, Span, Start};
 
+use super::books::Asked;
 use super::event::{Heard, RunAt, Side, What};
 use super::{World, replica_id};
 use crate::quorum::clients::VolumeNo;
@@ -16,6 +19,11 @@ pub(super) struct TargetRun {
     pub came: Vec<Event>,
     /// What it claimed last.
     pub term: Option<Term>,
+    /// It has asked the catalog something.
+    asked: bool,
+    pub since: Moment,
+    /// Since when too few voters answer it, as its node last saw.
+    pub without_quorum: Option<Moment>,
 }
 
 impl World {
@@ -23,23 +31,39 @@ impl World {
         &mut self,
         id: NodeId,
         volume: VolumeNo,
-        begin: Begin,
-        above: Start,
+        (begin, above): (Begin, Start),
+        fetch: bool,
     ) {
+        if !self.nodes[&id].is_up() {
+            return;
+        }
+        if fetch {
+            let present = self.catalog.find(volume).cloned();
+            let Some(present) = present.filter(|_| self.reaches_catalog(id)) else {
+                self.note("start without the catalog refused");
+                return;
+            };
+            self.learn(id, volume, &present);
+        }
+        let node = &self.nodes[&id];
+        let Some(record) = node.books.get(&volume).cloned() else { return };
+        let runs = node.targets.contains_key(&volume);
+        match starting::start(runs, Some(&record), &record, begin) {
+            Starting::Runs { take_over } => {
+                let answer = CatalogAnswer::Object(Box::new(record));
+                self.step_target(id, volume, Event::Catalog(answer));
+                if take_over {
+                    self.note("takeover where a run is already");
+                    self.step_target(id, volume, Event::TakeOver);
+                }
+                return;
+            }
+            Starting::OldRecord => return,
+            Starting::Begin => {}
+        }
         let run = self.boot();
         let now = self.now;
         let node = self.nodes.get_mut(&id).expect("a node");
-        if !node.is_up() {
-            return;
-        }
-        if node.targets.contains_key(&volume) {
-            // As a node does: the run that is there is told.
-            if begin == Begin::TakeOver {
-                self.note("takeover where a run is already");
-                self.step_target(id, volume, Event::TakeOver);
-            }
-            return;
-        }
         let config = Config {
             node: id,
             run,
@@ -52,7 +76,17 @@ impl World {
         let mut out = Vec::new();
         let mut machine = Target::begin(config, begin, node.moment(now), &mut out);
         self.plan.off.target(&mut machine);
-        node.targets.insert(volume, TargetRun { machine, run, came: Vec::new(), term: None });
+        let since = node.moment(now);
+        let started = TargetRun {
+            machine,
+            run,
+            came: Vec::new(),
+            term: None,
+            asked: false,
+            since,
+            without_quorum: None,
+        };
+        node.targets.insert(volume, started);
         self.note(match begin {
             Begin::Granted => "target started under its grant",
             Begin::TakeOver => "takeover",
@@ -97,10 +131,7 @@ impl World {
     pub(super) fn target_asks(&mut self, at: RunAt, volume: VolumeNo, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Catalog(ask) => {
-                    let arrival = self.soon(5_000);
-                    self.push(arrival, What::CatalogAsked { volume, from: at, ask });
-                }
+                Output::Catalog(ask) => self.ask_catalog(at, volume, ask),
                 Output::Connect { replica } => self.connect(at, volume, replica),
                 Output::Disconnect { link, .. } => self.hang_up(link, Side::Target),
                 Output::Send { link, message, .. } => {
@@ -121,6 +152,16 @@ impl World {
                 Output::Stopped { reason } => self.target_stopped(at, volume, &reason),
             }
         }
+    }
+
+    fn ask_catalog(&mut self, at: RunAt, volume: VolumeNo, ask: CatalogAsk) {
+        let node = self.nodes.get_mut(&at.node).expect("a node");
+        let Some(target) = node.targets.get_mut(&volume) else { return };
+        let first = !std::mem::replace(&mut target.asked, true);
+        let before = node.books.get(&volume).cloned().map(Box::new);
+        let asked = Asked { before, may_remember: starting::may_remember(first, &ask) };
+        let arrival = self.soon(5_000);
+        self.push(arrival, What::CatalogAsked { volume, from: at, ask, asked });
     }
 
     pub(super) fn term_of(&self, at: RunAt, volume: VolumeNo) -> Option<Term> {
@@ -157,11 +198,10 @@ impl World {
             Stopped::NoVolume => "target without a volume",
         });
         self.drop_target(at.node, volume);
-        if let Stopped::Outnumbered { promised } = reason {
+        if let Some((begin, above)) = starting::restart(reason) {
             let again = self.soon(200_000);
-            let above = Start::of(promised.term);
-            let begin = Begin::Granted;
-            self.push(again, What::StartTarget { node: at.node, volume, begin, above });
+            let (node, fetch) = (at.node, false);
+            self.push(again, What::StartTarget { node, volume, begin, above, fetch });
         }
     }
 
@@ -177,10 +217,9 @@ impl World {
     }
 
     pub(super) fn targets_die(&mut self, id: NodeId) {
-        let node = self.nodes.get_mut(&id).expect("a node");
-        node.remembers = node.targets.keys().copied().collect();
         for volume in self.volumes() {
             self.drop_target(id, volume);
         }
+        self.forget_books(id);
     }
 }
