@@ -25,7 +25,7 @@ struct Case {
     within: u64,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     Case {
         check: Check::OneReader,
         off: Off::TimeAfterInput,
@@ -48,6 +48,14 @@ const CASES: [Case; 6] = [
         beside: &[],
         provoke: |_| {},
         says: "P6: Probe",
+        within: 20,
+    },
+    Case {
+        check: Check::Liveness,
+        off: Off::Relief,
+        beside: &[],
+        provoke: |_| {},
+        says: "P6: volume",
         within: 20,
     },
     Case {

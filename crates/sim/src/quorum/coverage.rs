@@ -8,8 +8,13 @@ pub const CAUGHT_UP: &str = "catch-up: bytes brought";
 pub const CHANGED: &str = "catch-up: bytes changed";
 
 /// Paths that a thousand seeds have to take, each at least this often.
-pub const REQUIRED: [(&str, u64); 57] = [
+pub const REQUIRED: &[(&str, u64)] = &[
+    ("catalog brought back", 100),
+    ("catalog confirmed by an operator", 5),
     ("catalog did not answer", 100),
+    ("catalog lost an object", 100),
+    ("catalog rebuilt", 50),
+    ("catalog rolled back", 100),
     ("catch-up measured", 500),
     ("copies compared with the sequence", 2_000),
     ("copy lost with its device", 20),
@@ -35,6 +40,7 @@ pub const REQUIRED: [(&str, u64); 57] = [
     ("group cut broken", 100),
     ("group cut good", 100),
     ("group cut took too long", 20),
+    ("heard of an older object", 500),
     ("holes told", 10_000),
     ("import failed", 50),
     ("io: no space", 5),
@@ -48,6 +54,10 @@ pub const REQUIRED: [(&str, u64); 57] = [
     ("membership: one more", 50),
     ("membership: one replaced", 50),
     ("membership: vote given up", 10),
+    ("need: relieve", 100),
+    ("need: resume", 500),
+    ("need: serve", 500),
+    ("node resumes without the catalog", 50),
     ("power cut lost writes", 100),
     ("probe done", 200),
     ("reads waited for the lease", 100),
@@ -62,6 +72,7 @@ pub const REQUIRED: [(&str, u64); 57] = [
     ("sent: recovered", 100),
     ("stagings anew", 50),
     ("takeover", 500),
+    ("target begins with what its node remembers", 50),
     ("target started under its grant", 500),
     ("target superseded", 200),
     ("welcome: import can go on", 20),
@@ -77,7 +88,7 @@ pub fn catch_up_percent(paths: &Paths) -> u64 {
 /// Those that were taken too rarely.
 pub fn missing(paths: &Paths) -> Vec<(&'static str, u64)> {
     let faults = FAULTS.iter().map(|(_, name, _)| (*name, 1));
-    let wanted = faults.chain(REQUIRED);
+    let wanted = faults.chain(REQUIRED.iter().copied());
     let count = |name: &str| paths.counts.get(name).copied().unwrap_or(0);
     wanted.filter(|(name, least)| count(name) < *least).collect()
 }

@@ -30,6 +30,9 @@ pub enum Off {
     /// In the engine of every pool.
     #[cfg(feature = "faults")]
     Engine(engine::Fault),
+    /// In the control plane: a target whose node reaches no quorum is moved.
+    #[cfg(feature = "faults")]
+    Relief,
     /// In what runs the machines: the time of a step is taken behind the reading of its input.
     #[cfg(feature = "faults")]
     TimeAfterInput,
@@ -76,6 +79,15 @@ impl Off {
         }
     }
 
+    /// Whether the controller leaves a target where it has no quorum.
+    pub fn leaves_stranded(self) -> bool {
+        match self {
+            #[cfg(feature = "faults")]
+            Off::Relief => true,
+            _ => false,
+        }
+    }
+
     /// Whether more has to be under way than a store is given at once.
     #[cfg(feature = "faults")]
     pub fn needs_haste(self) -> bool {
@@ -91,6 +103,7 @@ impl Off {
             Off::TimeAfterInput => &[(Fault::CutOff, 3), (Fault::Stall, 8)],
             Off::ClockCountsSleep => &[(Fault::CutOff, 3), (Fault::Stall, 2)],
             Off::FailureNoted => &[(Fault::FlushFails, 3)],
+            Off::Relief => &[(Fault::Stranded, 15)],
             Off::Engine(_) => &[(Fault::Kill, 4), (Fault::BreakLink, 5)],
             Off::Machine(switch) => match switch {
                 TermInPosition => &[(Fault::CutOff, 3), (Fault::TakeOver, 4), (Fault::Kill, 3)],

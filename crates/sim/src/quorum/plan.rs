@@ -39,6 +39,10 @@ pub enum Fault {
     Rot,
     FullPool,
     CatalogAway,
+    /// The catalog, or one object, goes back to an older state, until an operator acts.
+    CatalogRolledBack,
+    /// The catalog does not have an object for a while.
+    ObjectMissing,
     BreakClient,
     Scale,
     Replace,
@@ -46,7 +50,7 @@ pub enum Fault {
 }
 
 /// All of them, with the name of each and the seconds between two of its kind in an ordinary world.
-pub const FAULTS: [(Fault, &str, u64); 27] = [
+pub const FAULTS: [(Fault, &str, u64); 29] = [
     (Fault::Kill, "fault: process killed", 5),
     (Fault::PowerCut, "fault: power cut", 6),
     (Fault::SitePowerCut, "fault: power cut of several nodes", 25),
@@ -74,6 +78,8 @@ pub const FAULTS: [(Fault, &str, u64); 27] = [
     (Fault::GroupCut, "group cut begun", 2),
     (Fault::FlushFails, "fault: flush failed", 5),
     (Fault::Stranded, "fault: target stranded", 8),
+    (Fault::CatalogRolledBack, "fault: catalog rolled back", 10),
+    (Fault::ObjectMissing, "fault: object missing", 10),
 ];
 
 impl Fault {

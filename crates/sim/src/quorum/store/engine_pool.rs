@@ -367,9 +367,8 @@ impl EnginePool {
     pub(super) fn replicas(&self) -> impl Iterator<Item = VolumeInfo> + use<> {
         let there = self.host.as_ref().map(Host::volumes).unwrap_or_default();
         let all = self.host.as_ref().map(|host| host.pool().volumes()).unwrap_or_default();
-        let is_copy = move |info: &VolumeInfo| {
-            info.staging.is_none() && there.contains(&VolumeUid(info.uid))
-        };
+        let is_copy =
+            move |info: &VolumeInfo| info.staging.is_none() && there.contains(&VolumeUid(info.uid));
         all.into_iter().filter(is_copy)
     }
 

@@ -7,12 +7,16 @@ use replication::words::{CatalogVersion, Grant, NodeId};
 use super::World;
 use super::books::{Asked, Found};
 use super::event::{RunAt, What};
+use super::losses::{Lost, Past};
 use crate::quorum::clients::{Time, VolumeNo};
 
 #[derive(Default)]
 pub(super) struct Catalog {
     pub objects: BTreeMap<VolumeNo, VolumeObject>,
     pub away: bool,
+    /// Objects that it lost, or of which it has an older state.
+    pub lost: BTreeMap<VolumeNo, Lost>,
+    pub past: Past,
     /// Nodes that do not reach it, until when.
     pub exiles: BTreeMap<NodeId, Time>,
 }
@@ -20,7 +24,8 @@ pub(super) struct Catalog {
 impl Catalog {
     /// What it has of a volume.
     pub fn find(&self, volume: VolumeNo) -> Option<&VolumeObject> {
-        self.objects.get(&volume)
+        let is_hidden = self.lost.get(&volume).is_some_and(Lost::is_hidden);
+        self.objects.get(&volume).filter(|_| !is_hidden)
     }
 
     /// Replaces an object if version and grant are the expected ones.
@@ -85,11 +90,20 @@ impl World {
         if after.grant < before.grant {
             self.fail(format!("the grant went back: {before:?} {after:?}"));
         }
-        if after.membership != before.membership {
+        let voters = |object: &VolumeObject| {
+            (object.membership.voters.clone(), object.membership.next.clone())
+        };
+        let confirms =
+            self.is_lost(volume) && after.grant > before.grant && voters(before) == voters(after);
+        if after.membership != before.membership && confirms {
+            self.note("catalog confirmed by an operator");
+        } else if after.membership != before.membership {
             self.judge_step(before, after);
             self.control.note_voters(volume, &after.membership);
         }
+        self.catalog.past.replaced(self.now, volume, before);
         self.tell_watchers(volume, after);
+        self.settle_loss(volume);
     }
 
     /// Q8: one step at a time, through a state in which both quorums count.

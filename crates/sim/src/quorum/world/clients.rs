@@ -36,7 +36,7 @@ pub(super) const COORDINATOR: u64 = 1 << 60;
 impl World {
     /// Whether it leads to the run that the catalog names.
     pub(super) fn is_at_holder(&self, attached: &Attached, volume: VolumeNo) -> bool {
-        let holder = self.catalog.objects[&volume].holder;
+        let holder = self.truth(volume).holder;
         attached.to.node == holder && self.is_running(attached.to, volume)
     }
 

@@ -109,8 +109,8 @@ impl World {
 
     /// Those who are wanted have a copy, and those who are not have none.
     fn see_to_copies(&mut self, volume: VolumeNo) {
-        let object = self.catalog.objects[&volume].clone();
-        for member in &object.desired {
+        let Some(object) = self.catalog.find(volume).cloned() else { return };
+        for member in object.desired.iter().filter(|_| !self.is_lost(volume)) {
             let (node, _) = place_of(member.replica);
             let has = self.member_on(node, volume);
             let gave_up =
@@ -129,19 +129,16 @@ impl World {
             let Some(member) = self.member_on(node, volume) else { continue };
             let wanted = object.desired.contains(&member) || object.membership.has(member);
             if !wanted && self.nodes[&node].is_whole() && self.rng.chance(1, 4) {
-                self.wipe_unwanted(node, volume, member, &object.membership);
+                self.wipe_unwanted(node, volume, member);
             }
         }
     }
 
     /// The replica itself has the last word; and it never lets go of what is listed (Q13).
-    fn wipe_unwanted(
-        &mut self,
-        node: NodeId,
-        volume: VolumeNo,
-        member: Member,
-        membership: &Membership,
-    ) {
+    fn wipe_unwanted(&mut self, node: NodeId, volume: VolumeNo, member: Member) {
+        // The node asks the catalog, and goes by the newest that it knows.
+        let present = self.catalog.objects[&volume].clone();
+        let membership = &self.learn(node, volume, &present).membership;
         let Some(replica) = self.nodes[&node].replicas.get(&volume) else { return };
         for voter in membership.everybody() {
             if voter.replica == member.replica && replica.may_wipe(voter, membership).is_ok() {

@@ -7,6 +7,7 @@ use control::controller::need::{Need, View, need};
 use control::controller::presence::{Pulse, Targets};
 use control::controller::relief::{Candidate, Relief, Rests, choose};
 use proto::v1;
+use replication::catalog::VolumeObject;
 use replication::membership::{Member, Membership};
 use replication::target::Begin;
 use replication::words::{NodeId, Start, VolumeUid};
@@ -62,7 +63,7 @@ impl Control {
     }
 }
 
-fn uid(volume: VolumeNo) -> VolumeUid {
+pub(super) fn uid(volume: VolumeNo) -> VolumeUid {
     let mut uid = [0; 16];
     uid[0] = u8::try_from(volume.0).expect("a few volumes");
     VolumeUid(uid)
@@ -136,8 +137,11 @@ impl World {
     }
 
     /// The volume as the controller reads it in the catalog.
-    pub(super) fn catalog_volume(&self, volume: VolumeNo) -> Option<v1::Volume> {
-        let object = self.catalog.find(volume)?;
+    fn catalog_volume(&self, volume: VolumeNo) -> Option<v1::Volume> {
+        self.catalog.find(volume).map(|object| self.as_volume(volume, object))
+    }
+
+    pub(super) fn as_volume(&self, volume: VolumeNo, object: &VolumeObject) -> v1::Volume {
         let mut members = object.membership.everybody();
         members.extend(&object.desired);
         let replicas: BTreeSet<_> = members.iter().map(|member| member.replica).collect();
@@ -145,7 +149,7 @@ impl World {
             let (node, _) = place_of(replica);
             v1::Place { replica: replica.0, node: node.0, pool: "pool".into() }
         };
-        Some(v1::Volume {
+        v1::Volume {
             uid: uid(volume).0.to_vec(),
             name: volume.0.to_string(),
             size: self.plan.volumes[volume.0].size,
@@ -153,7 +157,7 @@ impl World {
             quorum: Some(node::catalog::convert::quorum(object)),
             places: replicas.into_iter().map(place).collect(),
             ..Default::default()
-        })
+        }
     }
 
     fn need_of(&self, volume: VolumeNo) -> Option<Need> {
@@ -195,6 +199,7 @@ impl World {
                     self.begin_target(node, volume, Begin::TakeOver);
                 }
             }
+            Need::Relieve if self.plan.off.leaves_stranded() => {}
             Need::Relieve => match self.relief_for(volume) {
                 Some(node) => {
                     self.note("need: relieve");
@@ -234,9 +239,9 @@ impl World {
                 && self.nodes[&NodeId(place.node)].life == Life::Up
         });
         let candidate = |place: &&v1::Place| {
-            let reached = useful.iter().filter(|other| {
-                self.reaches(NodeId(place.node), NodeId(other.node), volume)
-            });
+            let reached = useful
+                .iter()
+                .filter(|other| self.reaches(NodeId(place.node), NodeId(other.node), volume));
             Candidate {
                 node: place.node,
                 load: load(place.node),
@@ -261,9 +266,9 @@ impl World {
             let (node, _) = place_of(member.replica);
             self.reaches(id, node, volume) && member.replica == replica_id(node, volume)
         };
-        self.nodes[&id].life == Life::Up
+        self.nodes.get(&id).is_some_and(|node| node.life == Life::Up)
             && self.reaches_catalog(id)
-            && self.catalog.objects[&volume].membership.is_quorum(votes)
+            && self.truth(volume).membership.is_quorum(votes)
     }
 
     fn begin_target(&mut self, node: NodeId, volume: VolumeNo, begin: Begin) {

@@ -109,6 +109,14 @@ pub(super) enum What {
         boot: Boot,
     },
     CatalogBack,
+    /// An operator looks at a volume whose catalog went back.
+    Operator {
+        volume: VolumeNo,
+    },
+    /// The catalog has an object again.
+    ObjectBack {
+        volume: VolumeNo,
+    },
     Control,
     StartTarget {
         node: NodeId,

@@ -82,14 +82,16 @@ impl World {
             Fault::Rot => self.rot(node, volume),
             Fault::CatalogAway => self.catalog_goes(),
             Fault::BreakClient => self.break_client(),
-            Fault::Scale if !self.catalog.away => self.scale(volume),
-            Fault::Replace if !self.catalog.away => self.replace(volume),
+            Fault::CatalogRolledBack if !self.catalog.away => self.roll_back(volume),
+            Fault::ObjectMissing => self.hide(volume),
+            Fault::Scale if !self.catalog.away && !self.is_lost(volume) => self.scale(volume),
+            Fault::Replace if !self.catalog.away && !self.is_lost(volume) => self.replace(volume),
             Fault::GroupCut => self.begin_group(),
-            Fault::TakeOver | Fault::Scale | Fault::Replace => {}
+            Fault::TakeOver | Fault::Scale | Fault::Replace | Fault::CatalogRolledBack => {}
         }
     }
 
-    fn kill_for_a_while(&mut self, node: NodeId) {
+    pub(super) fn kill_for_a_while(&mut self, node: NodeId) {
         self.kill_node(node);
         self.restart_later(node);
     }
@@ -154,7 +156,7 @@ impl World {
         let holder = self.catalog.objects[&volume].holder;
         let others = self.node_ids().into_iter().filter(|node| *node != holder);
         let others: Vec<NodeId> = others.filter(|node| self.nodes[node].is_up()).collect();
-        if others.is_empty() || !self.nodes[&holder].is_up() {
+        if others.is_empty() || !self.nodes.get(&holder).is_some_and(|node| node.is_up()) {
             return;
         }
         let until = self.soon(8_000_000).after(500_000);
@@ -280,7 +282,7 @@ impl World {
     fn may_lose_one(&self, volume: VolumeNo) -> bool {
         let membership = &self.catalog.objects[&volume].membership;
         let rotten = self.rotten.keys().any(|(of, _)| *of == volume);
-        let whole = self.is_whole(volume) && !rotten;
+        let whole = self.is_whole(volume) && !rotten && !self.is_lost(volume);
         let voters = &membership.voters;
         whole && membership.next.is_none() && voters.rf >= 3 && voters.members.len() > voters.cf()
     }
@@ -299,7 +301,8 @@ impl World {
     fn rot(&mut self, node: NodeId, volume: VolumeNo) {
         let object = &self.catalog.objects[&volume];
         let enough = object.membership.voters.rf >= 3 && object.desired.len() >= 3;
-        if !enough || !self.is_whole(volume) || !self.has_twin(node, volume) {
+        if !enough || self.is_lost(volume) || !self.is_whole(volume) || !self.has_twin(node, volume)
+        {
             return;
         }
         let rotten = &self.rotten;
@@ -365,6 +368,9 @@ impl World {
         self.corrupt_next = false;
         self.armed = None;
         self.catalog.exiles.clear();
+        for volume in self.volumes() {
+            self.object_back(volume);
+        }
         for node in self.node_ids() {
             self.disk_heals(node);
             self.push(self.now, What::Restart { node });

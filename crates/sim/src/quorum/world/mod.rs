@@ -31,6 +31,7 @@ mod faults;
 mod flushes;
 mod group;
 mod links;
+mod losses;
 mod nodes;
 mod probes;
 mod residue;
@@ -249,6 +250,8 @@ impl World {
                 self.catalog.away = false;
                 self.disturb_all(self.now);
             }
+            What::Operator { volume } => self.operate(volume),
+            What::ObjectBack { volume } => self.object_back(volume),
             What::Control => self.control_wakes(),
             What::StartTarget { node, volume, begin, above, fetch } => {
                 self.start_target(node, volume, (begin, above), fetch);

@@ -114,8 +114,9 @@ impl World {
 
     /// Nothing was done to a node for long, and nothing is in its way.
     fn is_well(&self, id: NodeId) -> bool {
-        let node = &self.nodes[&id];
-        node.life == Life::Up && self.is_calm(Some(&node.calm_since)) && node.pool.is_at_ease()
+        self.nodes.get(&id).is_some_and(|node| {
+            node.life == Life::Up && self.is_calm(Some(&node.calm_since)) && node.pool.is_at_ease()
+        })
     }
 
     /// A quorum of a volume is well, and so are volume and catalog: whichever node is well can serve.
@@ -129,12 +130,12 @@ impl World {
         self.is_calm(self.probes.calm_since.get(&volume))
             && !rotten
             && !self.catalog.away
-            && self.catalog.objects[&volume].membership.is_quorum(votes)
+            && self.truth(volume).membership.is_quorum(votes)
     }
 
     /// The run that has to serve a volume by now, if there is one.
     fn has_to_serve(&self, volume: VolumeNo) -> Option<NodeId> {
-        let holder = self.catalog.objects[&volume].holder;
+        let holder = self.rightful(volume)?;
         let serves = self.is_well(holder)
             && self.can_be_served(volume)
             && self.is_calm(self.probes.moving_since.get(&volume));
@@ -143,11 +144,12 @@ impl World {
 
     /// P6: a target does not stay where it cannot serve while it could be served elsewhere.
     fn judge_place(&mut self, volume: VolumeNo) {
-        let holder = self.catalog.objects[&volume].holder;
+        let holder = self.truth(volume).holder;
         if !self.is_well(holder) || !self.can_be_served(volume) {
             self.probes.moving_since.remove(&volume);
         }
-        if self.is_fit(holder, volume) {
+        // Without the catalog nothing moves.
+        if self.is_fit(holder, volume) || self.is_lost(volume) {
             self.probes.unfit_since.remove(&volume);
             return;
         }

@@ -95,7 +95,9 @@ impl World {
             Frees::WithoutSnapshots => self.has_no_snapshots(at, volume),
         };
         match wrong {
-            true => self.fail(format!("Q7: {request:?} takes no space, and is refused for want of it")),
+            true => {
+                self.fail(format!("Q7: {request:?} takes no space, and is refused for want of it"))
+            }
             false => self.note("refused for want of space"),
         }
     }

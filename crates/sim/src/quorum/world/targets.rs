@@ -1,7 +1,7 @@
 //! Targets: started by control, stepped by everything, and gone with their node or alone.
 use block::Term;
-use replication::message::ToReplica;
 use replication::catalog::{CatalogAnswer, CatalogAsk};
+use replication::message::ToReplica;
 use replication::target::starting::{self, Starting};
 use replication::target::{Begin, Config, Event, Output, Stopped, Target};
 use replication::words::{Boot, Moment, NodeId, ReplicaId, Span, Start};
@@ -197,6 +197,10 @@ impl World {
             Stopped::Outnumbered { .. } => "target outnumbered",
             Stopped::NoVolume => "target without a volume",
         });
+        // Q1: what is missing without the mark of its deletion is not obeyed; nothing is deleted here.
+        if *reason == Stopped::NoVolume && self.term_of(at, volume).is_some() {
+            self.fail(format!("Q1: the target of volume {} ended with its object", volume.0));
+        }
         self.drop_target(at.node, volume);
         if let Some((begin, above)) = starting::restart(reason) {
             let again = self.soon(200_000);

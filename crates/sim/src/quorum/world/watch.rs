@@ -246,7 +246,8 @@ impl World {
             return;
         };
         let object = &self.catalog.objects[&volume];
-        let listed = (Grant::of(term) == object.grant).then(|| object.membership.voters.clone());
+        let is_listed = Grant::of(term) == object.grant && !self.is_lost(volume);
+        let listed = is_listed.then(|| object.membership.voters.clone());
         let target = self.nodes[&at.node].targets.get(&volume);
         let own = target.filter(|_| self.plan.has_check(Check::OwnQuorum));
         let own = own.map(|target| target.machine.membership().clone());
