@@ -67,7 +67,7 @@ impl Target {
         self.steps.lost = false;
         match &self.phase {
             Phase::Asking(_) => self.look_for_grant(object, cx),
-            _ if object.grant > self.grant() => {
+            _ if object.grant > self.grant() || self.is_given_twice(&object) => {
                 self.answer_confirmed(object.holder == self.config.node, cx);
                 self.stop(Stopped::Superseded, cx);
             }
@@ -76,6 +76,13 @@ impl Target {
                 self.learn_membership(cx);
             }
         }
+    }
+
+    /// Another node has the very grant that this reign acts under: the catalog went back, was not noticed by a node that
+    /// knew no better, and gave the grant again. Each of the two would claim a higher start than the other for ever; the one
+    /// that the catalog does not name ends.
+    fn is_given_twice(&self, object: &VolumeObject) -> bool {
+        object.grant == self.grant() && object.holder != self.config.node
     }
 
     /// A target that acts on an object goes on with it: the replicas fence it, not the catalog. One that has not begun has

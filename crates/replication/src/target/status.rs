@@ -201,9 +201,12 @@ impl Target {
         match &self.phase {
             Phase::Asking(_) => "the catalog has not granted the volume to this node".into(),
             Phase::Claiming { .. } if self.steps.is_catalog_older(self.object.grant) => format!(
-                "replicas have seen version {} of the membership, the catalog has {}: it was \
-                 restored; an operator has to confirm it",
-                self.steps.seen_version, self.steps.membership.version
+                "replicas have seen version {} of the membership and grant {}, the catalog has {} and \
+                 {}: it was restored; an operator has to confirm it",
+                self.steps.seen_version.max(self.steps.membership.version),
+                self.steps.seen_grant.max(self.object.grant).0,
+                self.steps.membership.version,
+                self.object.grant.0
             ),
             Phase::Claiming { .. } => {
                 let welcomed = self.peers.values();

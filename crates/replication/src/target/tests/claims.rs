@@ -1,11 +1,11 @@
 //! Whose volume it is, and whose word counts: grants, and welcomes that cannot be true.
 use block::{ByteLen, Position, Seq, Term};
 
-use crate::catalog::CatalogAnswer;
+use crate::catalog::{CatalogAnswer, VolumeObject};
 use crate::history::{Reign, Reigns};
 use crate::message::{ForTarget, ToTarget};
 use crate::target::tests::stage::{Fake, Stage, read};
-use crate::target::{Begin, Event, Standing};
+use crate::target::{Begin, Event, Standing, Stopped};
 use crate::words::{CatalogVersion, Grant, Moment, NodeId, ReplicaId, Span, StageNumber};
 
 /// A node that resumed a target from its memory, while the catalog names another node.
@@ -55,6 +55,24 @@ fn a_target_that_serves_is_not_disturbed_by_another_take_over() {
     stage.pass(Span::secs(1));
     assert!(stage.is_serving() && stage.stopped().is_none());
     assert_eq!(stage.catalog, before);
+}
+
+/// Protects from two targets that outbid one another for ever: a catalog that went back gave a grant again, to a node
+/// that did not know of the first.
+#[test]
+fn of_two_nodes_with_one_grant_the_one_that_the_catalog_names_goes_on() {
+    let mut stage = Stage::new(3);
+    stage.pass(Span::secs(1));
+    let mut again = stage.catalog.clone();
+    again.version = CatalogVersion(again.version.0 + 1);
+    stage.step(Event::Catalog(CatalogAnswer::Object(Box::new(again.clone()))));
+    assert_eq!(stage.stopped(), None, "it is its own grant");
+    again.holder = NodeId(9);
+    let older = Box::new(VolumeObject { version: CatalogVersion(0), ..again.clone() });
+    stage.step(Event::Catalog(CatalogAnswer::Object(older)));
+    assert_eq!(stage.stopped(), None, "an older object is not obeyed");
+    stage.step(Event::Catalog(CatalogAnswer::Object(Box::new(again))));
+    assert_eq!(stage.stopped(), Some(Stopped::Superseded));
 }
 
 /// Protects from one replica that stops the target on every node in turn: its store was damaged, or

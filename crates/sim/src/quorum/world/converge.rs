@@ -125,7 +125,9 @@ impl World {
         let name = volume.0;
         let mut voters = object.membership.voters.members.clone();
         voters.sort_unstable();
-        if object.membership.next.is_some() || voters != object.desired {
+        let mut desired = object.desired.clone();
+        desired.sort_unstable();
+        if object.membership.next.is_some() || voters != desired {
             return Err(format!("volume {name} did not arrive at its members"));
         }
         let mut first: Option<(NodeId, Vec<u8>)> = None;

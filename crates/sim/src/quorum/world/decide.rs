@@ -186,6 +186,7 @@ impl World {
     }
 
     fn meet(&mut self, volume: VolumeNo, need: &Need) {
+        let is_fit = self.is_fit(self.truth(volume).holder, volume);
         match need {
             Need::Serve => {
                 let now = self.control.instant(self.now);
@@ -194,7 +195,7 @@ impl World {
                 if !here.is_empty() {
                     let node = *self.rng.pick(&here);
                     self.note("need: serve");
-                    self.probes.moved(volume, self.now);
+                    self.probes.moved(volume, is_fit, self.now);
                     self.probes.served_anew(volume);
                     self.begin_target(node, volume, Begin::TakeOver);
                 }
@@ -206,14 +207,14 @@ impl World {
                     let now = self.control.instant(self.now);
                     let before = self.control.reliefs.get(&volume).copied();
                     self.control.reliefs.insert(volume, Relief::after(before, now, RESTS));
-                    self.probes.moved(volume, self.now);
+                    self.probes.moved(volume, is_fit, self.now);
                     self.begin_target(node, volume, Begin::TakeOver);
                 }
                 None => self.note("need: relieve, and no node reaches a quorum"),
             },
             Need::Resume { node } => {
                 self.note("need: resume");
-                self.probes.moved(volume, self.now);
+                self.probes.moved(volume, is_fit, self.now);
                 self.begin_target(NodeId(*node), volume, Begin::TakeOver);
             }
             // Copies are seen to in `control.rs`; nothing grows, is made or deleted by need.

@@ -74,9 +74,13 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// Control moves a target, or starts it again. What it does for one cause is one disturbance, however often it does it.
-    pub fn moved(&mut self, volume: VolumeNo, now: Time) {
-        self.moving_since.entry(volume).or_insert(now);
+    /// Control moves a target, or starts it again: what it does for one cause is one disturbance, however often it does
+    /// it. That the holder cannot serve is a new cause; for how long that may last is judged apart.
+    pub fn moved(&mut self, volume: VolumeNo, holder_is_fit: bool, now: Time) {
+        let since = self.moving_since.entry(volume).or_insert(now);
+        if !holder_is_fit {
+            *since = now;
+        }
     }
 
     /// The holder went away, and any other node was taken: whether that one is fit shows now.
@@ -145,9 +149,6 @@ impl World {
     /// P6: a target does not stay where it cannot serve while it could be served elsewhere.
     fn judge_place(&mut self, volume: VolumeNo) {
         let holder = self.truth(volume).holder;
-        if !self.is_well(holder) || !self.can_be_served(volume) {
-            self.probes.moving_since.remove(&volume);
-        }
         // Without the catalog nothing moves.
         if self.is_fit(holder, volume) || self.is_lost(volume) {
             self.probes.unfit_since.remove(&volume);
