@@ -15,6 +15,10 @@ use crate::target::sequence::Sequence;
 use crate::target::{Cx, Phase, Stopped, Target, off};
 use crate::words::{ClientId, Moment, ReplicaId, Span, StageNumber};
 
+/// Numbers of stages that were given and that a chosen copy knows nothing of: more than can have been,
+/// and a small part of all there are.
+const UNKNOWN_STAGES: u64 = 1 << 32;
+
 impl Target {
     /// Whose agreement is needed now.
     pub(super) fn quorum(&self) -> Cow<'_, Membership> {
@@ -154,11 +158,11 @@ impl Target {
         self.phase = Phase::Preparing { serve_from: cx.now + wait, alone_since: None };
         let stages = self.shared.stages;
         let stages = match lost {
-            true => Stages {
-                lowest: StageNumber(stages.last.0 + 1),
-                last: stages.last,
-                plain_refused: true,
-            },
+            true => {
+                let unknown = if self.object.chosen { UNKNOWN_STAGES } else { 0 };
+                let last = StageNumber(stages.last.0 + unknown);
+                Stages { lowest: StageNumber(last.0 + 1), last, plain_refused: true }
+            }
             false => stages,
         };
         self.append(Change::Barrier { stages }, None, 0);

@@ -68,6 +68,11 @@ impl Target {
         match &self.phase {
             Phase::Asking(_) => self.look_for_grant(object, cx),
             _ if object.grant > self.grant() || self.is_given_twice(&object) => {
+                if self.is_chosen_by_it(&object, cx) {
+                    self.object = object;
+                    self.steps.swapping = false;
+                    return self.claim(Start(0).next(), cx);
+                }
                 self.answer_confirmed(object.holder == self.config.node, cx);
                 self.stop(Stopped::Superseded, cx);
             }

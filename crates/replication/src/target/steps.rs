@@ -32,7 +32,7 @@ pub struct Steps {
     /// The catalog has lost the volume: no step can be made.
     pub lost: bool,
     /// An operator's choice that the catalog does not have yet.
-    pub choosing: Option<(RequestId, Membership)>,
+    pub choosing: Option<(RequestId, Voters)>,
     /// An operator's word that the catalog is right, which it does not have yet.
     confirming: Option<RequestId>,
     asked: Option<Moment>,
@@ -226,26 +226,45 @@ impl Target {
             let result = Err(CommandError::Invalid { reason: reason.into() });
             return cx.out.push(Output::Answer { id, result });
         };
-        let seen = self.steps.membership.version.max(self.steps.seen_version);
-        let Some(version) = seen.checked_add(1) else {
-            let result = Err(run_out());
-            return cx.out.push(Output::Answer { id, result });
-        };
-        let voters = Voters::of(&[peer.member]);
-        self.steps.choosing = Some((id, Membership { version, voters, next: None }));
+        self.steps.choosing = Some((id, Voters::of(&[peer.member])));
         self.go_on_choosing(cx);
     }
 
-    /// A choice is in the catalog, in one swap with the mark that it was one, or is sent again.
+    /// A choice is not in the catalog yet: it is sent, perhaps again. In one swap with it go the mark that
+    /// it was one, and a grant of its own: the reigns that only others knew were under the present grant, and
+    /// no term of theirs may be given twice, since histories are compared by their terms.
     fn go_on_choosing(&mut self, cx: &mut Cx<'_>) {
-        let Some((id, membership)) = self.steps.choosing.clone() else { return };
-        if self.object.membership == membership {
-            self.steps.choosing = None;
+        let Some((id, voters)) = self.steps.choosing.clone() else { return };
+        let present = self.steps.membership.version.max(self.object.membership.version);
+        let version = present.max(self.steps.seen_version).checked_add(1);
+        let grant = self.steps.seen_grant.max(self.object.grant).next();
+        let failed = match (&self.phase, version, grant) {
+            (Phase::Claiming { .. }, Some(version), Some(grant)) => {
+                let membership = Membership { version, voters, next: None };
+                let holder = self.config.node;
+                let present = self.object.clone();
+                let chosen = VolumeObject { membership, chosen: true, grant, holder, ..present };
+                return self.swap(chosen, cx);
+            }
+            (Phase::Claiming { .. }, ..) => run_out(),
+            _ => CommandError::Invalid { reason: "enough replicas answer again".to_owned() },
+        };
+        self.steps.choosing = None;
+        cx.out.push(Output::Answer { id, result: Err(failed) });
+    }
+
+    /// The catalog has a higher grant. True: it is that of this target's choice.
+    pub(super) fn is_chosen_by_it(&mut self, object: &VolumeObject, cx: &mut Cx<'_>) -> bool {
+        let ours = self.steps.choosing.as_ref().is_some_and(|(_, voters)| {
+            let claims = matches!(self.phase, Phase::Claiming { .. });
+            let chosen = object.chosen && object.membership.voters == *voters;
+            claims && chosen && object.holder == self.config.node
+        });
+        if let (true, Some((id, _))) = (ours, self.steps.choosing.take_if(|_| ours)) {
             let at = block::Position::default();
-            return cx.out.push(Output::Answer { id, result: Ok(CommandAnswer::Done { at }) });
+            cx.out.push(Output::Answer { id, result: Ok(CommandAnswer::Done { at }) });
         }
-        let object = VolumeObject { membership, chosen: true, ..self.object.clone() };
-        self.swap(object, cx);
+        ours
     }
 
     /// Q1: an operator says that a restored catalog is right.

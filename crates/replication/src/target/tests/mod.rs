@@ -357,6 +357,53 @@ fn an_operator_chooses_the_last_copy() {
     assert_eq!(status.membership.voters.members, [member(1)]);
     assert!(status.stages.plain_refused, "whoever was attached has to know");
     assert_eq!(stage.catalog.membership, status.membership, "and it is on record");
+    assert!(!stage.catalog.chosen, "the barrier has told it");
+}
+
+/// One copy is left, and it was away while the others went on: in a reign of their own, in which a
+/// client was attached.
+fn left_behind() -> Stage {
+    let mut stage = served(3);
+    stage.ask(1, 10, write(0));
+    stage.cut_off(1);
+    stage.start_again(300);
+    stage.pass(Span::secs(4));
+    stage.step(Event::Command { id: RequestId(80), command: Command::NewStage });
+    stage.pass(Span::secs(1));
+    assert!(stage.is_serving() && stage.held(2) > stage.held(1));
+    stage.cut_off(2);
+    stage.cut_off(3);
+    stage.reconnect(1);
+    stage.start_again(400);
+    stage.pass(Span::secs(4));
+    let choose = Command::Choose { replica: ReplicaId(1) };
+    stage.step(Event::Command { id: RequestId(90), command: choose });
+    stage.pass(Span::secs(4));
+    assert!(stage.is_serving());
+    stage
+}
+
+/// Protects from two reigns with one term: who was given up and comes back would be taken for one that
+/// has the same history (Q12, Q3).
+#[test]
+fn a_choice_begins_no_reign_that_there_was() {
+    let mut stage = left_behind();
+    let (chosen, lost) = (&stage.fake(1).shared.reigns.clone(), &stage.fake(2).shared.reigns);
+    let of_lost = lost.list().last().expect("it served");
+    assert!(!chosen.list().contains(of_lost), "{chosen:?} {lost:?}");
+    let newest = chosen.list().last().expect("it serves");
+    assert!(newest.term > of_lost.term, "{chosen:?} {lost:?}");
+}
+
+/// Protects from a client that goes on under an old mount, because the chosen copy does not know that
+/// it was ever attached (Q12, P8).
+#[test]
+fn a_choice_refuses_stages_that_the_copy_never_heard_of() {
+    let mut stage = left_behind();
+    let given = stage.fake(2).shared.stages.last;
+    assert!(given.0 > 0, "it was given while the chosen copy was away");
+    stage.log_in(7, 7, 1, Some(given.0));
+    assert_eq!(stage.login_answer(7), Some(false));
 }
 
 /// Protects from a catalog that was restored from a backup and would bring old voters back (Q1).
