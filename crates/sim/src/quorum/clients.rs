@@ -3,6 +3,8 @@
 //!
 //! The world carries actions over links that delay, break and deliver late; it tells what came
 //! back, and facts that a checker needs and a client could not know. All times are the world's.
+use std::collections::BTreeSet;
+
 use replication::client::{Command, ConnectionId, Login, Request, RequestId};
 use replication::words::SnapshotUid;
 
@@ -70,6 +72,9 @@ pub enum Fact {
     DeviceFailed,
     /// Every release was unbroken and every snapshot is durable: a cut of a group is good.
     GroupCut { snapshots: Vec<(VolumeNo, SnapshotUid)> },
+    /// An operator goes on with a copy that has this content and these snapshots; whatever else
+    /// was acknowledged is lost.
+    Chosen { volume: VolumeNo, at: Time, bytes: Vec<u8>, snapshots: BTreeSet<SnapshotUid> },
 }
 
 /// The content of one copy at the end, when everything is still.

@@ -47,10 +47,12 @@ pub enum Fault {
     Scale,
     Replace,
     GroupCut,
+    /// So many voters of a volume vanish for good that the others are no quorum.
+    QuorumLost,
 }
 
 /// All of them, with the name of each and the seconds between two of its kind in an ordinary world.
-pub const FAULTS: [(Fault, &str, u64); 29] = [
+pub const FAULTS: [(Fault, &str, u64); 30] = [
     (Fault::Kill, "fault: process killed", 5),
     (Fault::PowerCut, "fault: power cut", 6),
     (Fault::SitePowerCut, "fault: power cut of several nodes", 25),
@@ -80,6 +82,7 @@ pub const FAULTS: [(Fault, &str, u64); 29] = [
     (Fault::Stranded, "fault: target stranded", 8),
     (Fault::CatalogRolledBack, "fault: catalog rolled back", 10),
     (Fault::ObjectMissing, "fault: object missing", 10),
+    (Fault::QuorumLost, "fault: quorum lost for good", 25),
 ];
 
 impl Fault {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use block::{ByteLen, ByteOffset, Data, Position, Seq, Term};
 use replication::client::{ConnectionId, Request, RequestId};
+use replication::constants::LEASE;
 use replication::entry::{Change, Entry, Zeroing};
 use replication::history::Reign;
 use replication::membership::{Membership, Voters};
@@ -94,6 +95,8 @@ struct Volume {
     served: Term,
     acked: Option<Position>,
     asked: BTreeMap<(ConnectionId, RequestId), Asked>,
+    /// Since when its voters are no quorum, and none has been chosen.
+    without_quorum: Option<Time>,
 }
 
 pub struct Observed {
@@ -140,6 +143,14 @@ impl Observed {
         if let Some(lost) = volume.reached.insert(replica, reached) {
             volume.lost.insert((replica, lost.incarnation), lost);
         }
+    }
+
+    pub fn quorum_lost(&mut self, volume: VolumeNo, now: Time) {
+        self.volumes[volume.0].without_quorum = Some(now);
+    }
+
+    pub fn quorum_chosen(&mut self, volume: VolumeNo) {
+        self.volumes[volume.0].without_quorum = None;
     }
 
     /// An entry on the wire. One reign gives one seq to one entry.
@@ -349,6 +360,7 @@ impl Observed {
                 term.0, volume.served.0
             ));
         }
+        volume.judge_offline(term, replied, &asked)?;
         let first = term > volume.served;
         if first {
             volume.judge_first(term, quorums)?;
@@ -360,6 +372,17 @@ impl Observed {
 }
 
 impl Volume {
+    /// Q12: without a quorum nothing is done that came since, and nothing is read once the last lease
+    /// is over.
+    fn judge_offline(&self, term: Term, replied: Replied, asked: &Asked) -> Result<(), Violation> {
+        let Some(since) = self.without_quorum else { return Ok(()) };
+        let lease = if replied == Replied::Data { LEASE.0 + LEASE.0 / 20 } else { 0 };
+        match asked.since > since.after(lease) {
+            false => Ok(()),
+            true => Err(format!("Q12: reign {} answers, and has no quorum: {replied:?}", term.0)),
+        }
+    }
+
     /// Q3: what a reign serves cannot vanish any more: its barrier is durable on a quorum.
     fn judge_first(&self, term: Term, quorums: &Quorums) -> Result<(), Violation> {
         let mut of_term = self.entries.range((term, Seq(0))..=(term, Seq(u64::MAX)));

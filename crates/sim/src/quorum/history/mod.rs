@@ -8,6 +8,7 @@
 //! Judged are: reads (`register.rs`: P3, P4, P5, P9), losses and flushes (`volume.rs`,
 //! `staging.rs`: P2, P8), snapshots (`snapshots.rs`), and cuts of a group (`group.rs`: Q10).
 mod answers;
+mod choice;
 mod config;
 mod group;
 mod register;
@@ -32,6 +33,7 @@ pub use stamp::{Place, Value};
 pub use violation::{Seen, Unexplained, Violation};
 
 use crate::Rng;
+use choice::Chosen;
 use group::Group;
 use session::{Kind, Link, Role, Session};
 use staging::Attachment;
@@ -52,6 +54,8 @@ struct VolumeView {
     /// What is still to be read in the end.
     sweep: VecDeque<Extent>,
     rolled_back: bool,
+    /// A copy that an operator chose, until clients have been told.
+    chosen: Option<Chosen>,
 }
 
 #[derive(Debug)]
@@ -83,6 +87,7 @@ impl Clients {
             attachment: Attachment::new(),
             sweep: VecDeque::new(),
             rolled_back: false,
+            chosen: None,
         });
         let mut clients = Clients {
             volumes: volumes.collect(),

@@ -128,6 +128,7 @@ impl Clients {
             return;
         }
         attachment.phase = Phase::Joining;
+        self.go_on_with_chosen(volume);
         for at in self.members(volume) {
             let session = &mut self.sessions[at];
             let until = self.now + session.rng.below(10_000);
@@ -149,6 +150,7 @@ impl Clients {
     pub(super) fn worked(&mut self, at: usize, sent: u64) -> Result<(), Violation> {
         let session = &self.sessions[at];
         let (volume, client, stage) = (session.volume, session.id, session.stage);
+        self.judge_choice(volume, client, stage, sent)?;
         let attachment = &mut self.volumes[volume].attachment;
         attachment.worked = attachment.worked.max(sent);
         match attachment.told {
@@ -222,8 +224,11 @@ impl Clients {
             }
         }
         let (now, next) = (self.now, Value(self.next_value));
+        let chosen = self.go_on_with_chosen(volume);
         let view = &mut self.volumes[volume];
-        view.content.lose(now, view.attachment.worked, next);
+        if !chosen {
+            view.content.lose(now, view.attachment.worked, next);
+        }
         view.attachment.told = None;
         self.ask_stages(volume, notes);
         if notes > 0 {

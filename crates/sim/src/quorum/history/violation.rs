@@ -39,6 +39,8 @@ pub enum Seen {
     },
     Final,
     Snapshot(SnapshotUid),
+    /// A copy that an operator chose.
+    Chosen,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,14 @@ pub enum Violation {
         client: ClientId,
         stage: Option<StageNumber>,
         told: u64,
+        sent: u64,
+    },
+    /// An operator chose a copy to go on with, and a client went on under an older stage.
+    WorksAfterChoice {
+        volume: usize,
+        client: ClientId,
+        stage: Option<StageNumber>,
+        chosen: u64,
         sent: u64,
     },
     /// Writes are said to be lost though power was never cut.

@@ -3,7 +3,7 @@
 //! A *generation* lasts from one loss of unflushed writes, as clients were told of it, to the
 //! next. Within one nothing that was acknowledged may vanish. At its end only what was flushed
 //! counts, and each sector holds one of the values that were left possible.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use replication::words::SnapshotUid;
 
@@ -125,7 +125,7 @@ impl Volume {
         self.ledger.flushed = self.ledger.flushed.max(sent);
     }
 
-    fn content(&self, seen: Seen, sector: u64, why: Unexplained) -> Violation {
+    pub(super) fn content(&self, seen: Seen, sector: u64, why: Unexplained) -> Violation {
         let why = match why {
             Unexplained::NeverWritten(value) if value != Value::ZEROS && value < self.oldest => {
                 Unexplained::OlderThanFlushed(value)
@@ -135,7 +135,7 @@ impl Volume {
         Violation::Content { seen, place: Place { volume: self.number, sector }, why }
     }
 
-    fn values<'a>(
+    pub(super) fn values<'a>(
         &'a self,
         first: u64,
         bytes: &'a [u8],
@@ -273,6 +273,38 @@ impl Volume {
             self.registers.insert(sector, register);
         }
         self.oldest = next;
+    }
+
+    /// An operator chose a copy at the moment `at`: each sector holds what that has, whatever was
+    /// acknowledged. Only rollbacks may have come behind it, since nobody could write. `next`: the
+    /// number of the first write from now on.
+    pub fn go_on_with(&mut self, now: u64, at: u64, has: &BTreeMap<u64, Value>, next: Value) {
+        let late = |write: &&Write| match (write.makes, write.fate) {
+            (Makes::Value(_), _) | (_, Fate::Refused) => false,
+            (_, Fate::Open { .. }) => true,
+            (_, Fate::Acked { at: done }) => done >= at,
+        };
+        let ledger = &mut self.ledger;
+        ledger.writes = ledger.writes.iter().filter(late).copied().collect();
+        ledger.flushed = 0;
+        let is_open = |index: &WriteIndex| matches!(ledger.writes[*index].fate, Fate::Open { .. });
+        self.rollbacks = (0..ledger.writes.len()).filter(is_open).collect();
+        let sectors: BTreeSet<u64> = self.registers.keys().chain(has.keys()).copied().collect();
+        self.registers.clear();
+        for sector in sectors {
+            let values = has.get(&sector).copied().into_iter().collect();
+            let mut register = Register::new(sector, values);
+            (0..self.ledger.writes.len()).for_each(|rollback| register.begin(rollback));
+            self.registers.insert(sector, register);
+        }
+        self.oldest = next;
+        let doubtful = self.ledger.snapshots.since(at);
+        for _ in 0..doubtful.len() {
+            for &(index, asked, done) in &doubtful {
+                let held = self.between(asked, done.unwrap_or(now));
+                self.ledger.snapshots.add(index, held);
+            }
+        }
     }
 
     /// A snapshot may have been made when writes were lost and nobody had noticed yet.

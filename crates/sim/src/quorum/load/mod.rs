@@ -137,6 +137,15 @@ impl Load {
         }
     }
 
+    /// What was ordered before a copy was chosen is done or not, whatever is said of it.
+    fn forget_orders(&mut self, volume: VolumeNo) {
+        let stays = |order: &Order| matches!(order, Order::NewStage { .. } | Order::TakeNote);
+        let gone = self.sent.extract_if(.., |_, it| it.volume == volume && !stays(&it.order));
+        for (_, sent) in gone {
+            self.operator.unknown(volume, &sent.order);
+        }
+    }
+
     fn refused(&mut self, now: Time, sent: Sent) {
         match sent.order {
             // Sent again a little later.
@@ -296,6 +305,14 @@ impl Load {
                 self.clients().power_losses(losses);
             }
             Fact::GroupCut { snapshots } => self.good_cuts.push(snapshots.clone()),
+            Fact::Chosen { volume, at, bytes, snapshots } => {
+                self.clients().chosen(at.0, volume.0, bytes);
+                self.forget_orders(*volume);
+                self.operator.chosen(*volume, bytes.len() as u64, snapshots);
+                let gone =
+                    |(of, uid): &(VolumeNo, SnapshotUid)| of == volume && !snapshots.contains(uid);
+                self.good_cuts.retain(|cut| !cut.iter().any(gone));
+            }
         }
     }
 

@@ -124,6 +124,13 @@ impl Operator {
         books.busy = false;
     }
 
+    /// A copy with these snapshots is all that is left of a volume.
+    pub fn chosen(&mut self, volume: VolumeNo, size: u64, snapshots: &BTreeSet<SnapshotUid>) {
+        let books = self.books.get_mut(&volume).expect("one of them");
+        books.done.retain(|uid| snapshots.contains(uid));
+        books.size = size;
+    }
+
     pub fn was_done(&self, volume: VolumeNo, uid: SnapshotUid) -> bool {
         self.books[&volume].ever.contains(&uid)
     }

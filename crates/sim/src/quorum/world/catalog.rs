@@ -98,7 +98,10 @@ impl World {
         if after.membership != before.membership && confirms {
             self.note("catalog confirmed by an operator");
         } else if after.membership != before.membership {
-            self.judge_step(before, after);
+            match after.chosen {
+                true => self.choice_made(volume, before, after),
+                false => self.judge_step(before, after),
+            }
             self.control.note_voters(volume, &after.membership);
         }
         self.catalog.past.replaced(self.now, volume, before);

@@ -32,7 +32,7 @@ impl World {
     }
 
     /// Compares a copy with the entries of its own history.
-    fn judge_copy(&mut self, node: NodeId, volume: VolumeNo) -> Result<(), String> {
+    pub(super) fn judge_copy(&mut self, node: NodeId, volume: VolumeNo) -> Result<(), String> {
         self.observe_store(node, volume);
         let pool = &mut self.nodes.get_mut(&node).expect("a node").pool;
         // Beside operations that are under way a read sees either.

@@ -149,6 +149,23 @@ pub(super) enum What {
     GoOn {
         node: NodeId,
     },
+    /// The target of a volume is started again.
+    StartAnew {
+        volume: VolumeNo,
+    },
+    /// The voters of a volume vanish, but for those that are to be left.
+    QuorumGoes {
+        volume: VolumeNo,
+    },
+    /// An operator looks after a volume that lost its quorum.
+    Recover {
+        volume: VolumeNo,
+    },
+    /// A target dies in the middle of what an operator does.
+    Interrupt {
+        run: RunAt,
+        volume: VolumeNo,
+    },
     Sample,
     Group(Step),
     ClientWake,

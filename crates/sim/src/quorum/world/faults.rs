@@ -87,7 +87,12 @@ impl World {
             Fault::Scale if !self.catalog.away && !self.is_lost(volume) => self.scale(volume),
             Fault::Replace if !self.catalog.away && !self.is_lost(volume) => self.replace(volume),
             Fault::GroupCut => self.begin_group(),
-            Fault::TakeOver | Fault::Scale | Fault::Replace | Fault::CatalogRolledBack => {}
+            Fault::QuorumLost if !self.is_lost(volume) => self.lose_quorum(volume),
+            Fault::TakeOver
+            | Fault::Scale
+            | Fault::Replace
+            | Fault::CatalogRolledBack
+            | Fault::QuorumLost => {}
         }
     }
 
@@ -282,7 +287,8 @@ impl World {
     fn may_lose_one(&self, volume: VolumeNo) -> bool {
         let membership = &self.catalog.objects[&volume].membership;
         let rotten = self.rotten.keys().any(|(of, _)| *of == volume);
-        let whole = self.is_whole(volume) && !rotten && !self.is_lost(volume);
+        let lost = self.is_lost(volume) || self.losses.contains_key(&volume);
+        let whole = self.is_whole(volume) && !rotten && !lost;
         let voters = &membership.voters;
         whole && membership.next.is_none() && voters.rf >= 3 && voters.members.len() > voters.cf()
     }

@@ -60,6 +60,13 @@ fn spec_of(cut: u64, volume: VolumeNo) -> SnapshotSpec {
     SnapshotSpec { uid: SnapshotUid(uid), name: format!("cut-{cut}"), created: cut }
 }
 
+impl Groups {
+    /// The cut that is under way is given up, and whatever is said of it counts no more.
+    pub fn forget(&mut self) {
+        self.present = None;
+    }
+}
+
 impl World {
     pub(super) fn begin_group(&mut self) {
         if self.groups.present.is_some() || self.plan.volumes.len() < 2 {

@@ -98,7 +98,7 @@ impl World {
             false => vec![volume],
         };
         for volume in volumes {
-            let older = self.catalog.past.at(then, volume).filter(|_| !self.is_lost(volume));
+            let older = self.catalog.past.at(then, volume).filter(|_| self.may_be_lost(volume));
             if let Some(older) = older {
                 self.roll_back_to(volume, older);
             }
@@ -126,8 +126,13 @@ impl World {
     }
 
     /// The catalog does not have the object for a while.
+    /// One loss at a time: what an operator chose after a quorum was lost is not taken back by a second disaster.
+    fn may_be_lost(&self, volume: VolumeNo) -> bool {
+        !self.is_lost(volume) && !self.losses.contains_key(&volume)
+    }
+
     pub(super) fn hide(&mut self, volume: VolumeNo) {
-        if self.is_lost(volume) {
+        if !self.may_be_lost(volume) {
             return;
         }
         let (truth, serves) = (self.truth(volume).clone(), self.serving_run(volume));

@@ -34,6 +34,7 @@ mod links;
 mod losses;
 mod nodes;
 mod probes;
+mod recovery;
 mod residue;
 mod space;
 mod stalls;
@@ -50,6 +51,7 @@ use group::Groups;
 use links::Link;
 use nodes::Node;
 use probes::Probes;
+use recovery::Losses;
 use space::Space;
 
 /// A replica's number says where it is.
@@ -100,6 +102,8 @@ pub struct World {
     healed: bool,
     /// Granules of which one copy was made to rot, and where: no other copy's may.
     rotten: BTreeMap<(VolumeNo, u64), (NodeId, Rotten)>,
+    /// Volumes that lost their quorum for good.
+    losses: Losses,
     numbers: u64,
     pub paths: Paths,
     trace: Trace,
@@ -139,6 +143,7 @@ impl World {
             sent: BTreeMap::new(),
             healed: false,
             rotten: BTreeMap::new(),
+            losses: Losses::default(),
             numbers: 0,
             paths: Paths::default(),
             trace,
@@ -265,6 +270,10 @@ impl World {
             What::GoOn { .. } => {}
             What::ReplicaTurn { node, volume } => self.replica_turn(node, volume),
             What::TargetTurn { run, volume } => self.target_turn(run, volume),
+            What::StartAnew { volume } => self.start_anew(volume),
+            What::QuorumGoes { volume } => self.lose_others(volume),
+            What::Recover { volume } => self.recover(volume),
+            What::Interrupt { run, volume } => self.interrupt(run, volume),
             What::Sample => self.sample(),
             What::Group(step) => self.group_step(step),
             What::ClientWake => self.wake_clients(),
