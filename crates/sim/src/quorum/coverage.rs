@@ -17,6 +17,7 @@ pub const REQUIRED: &[(&str, u64)] = &[
     ("catalog rolled back", 100),
     ("catch-up measured", 500),
     ("choice interrupted", 20),
+    ("clone made", 20),
     ("copies compared with the sequence", 2_000),
     ("copy chosen", 50),
     ("copy lost with its device", 20),

@@ -49,10 +49,12 @@ pub enum Fault {
     GroupCut,
     /// So many voters of a volume vanish for good that the others are no quorum.
     QuorumLost,
+    /// A volume is made as a clone of another's snapshot.
+    Clone,
 }
 
 /// All of them, with the name of each and the seconds between two of its kind in an ordinary world.
-pub const FAULTS: [(Fault, &str, u64); 30] = [
+pub const FAULTS: [(Fault, &str, u64); 31] = [
     (Fault::Kill, "fault: process killed", 5),
     (Fault::PowerCut, "fault: power cut", 6),
     (Fault::SitePowerCut, "fault: power cut of several nodes", 25),
@@ -83,6 +85,7 @@ pub const FAULTS: [(Fault, &str, u64); 30] = [
     (Fault::CatalogRolledBack, "fault: catalog rolled back", 10),
     (Fault::ObjectMissing, "fault: object missing", 10),
     (Fault::QuorumLost, "fault: quorum lost for good", 25),
+    (Fault::Clone, "clone begun", 10),
 ];
 
 impl Fault {

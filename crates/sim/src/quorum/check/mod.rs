@@ -145,6 +145,20 @@ impl Observed {
         }
     }
 
+    /// Another volume begins as this one was at a position: with its history.
+    pub fn cloned(&mut self, origin: VolumeNo, at: Position) {
+        let terms = self.terms(origin, at).unwrap_or_default();
+        let of = &self.volumes[origin.0];
+        let mut clone = Volume::default();
+        for (term, seqs) in terms {
+            let range = (term, Seq(*seqs.start()))..=(term, Seq(*seqs.end()));
+            let entries = of.entries.range(range);
+            clone.entries.extend(entries.map(|(at, change)| (*at, change.clone())));
+            clone.before.extend(of.before.get(&term).map(|before| (term, *before)));
+        }
+        self.volumes.push(clone);
+    }
+
     pub fn quorum_lost(&mut self, volume: VolumeNo, now: Time) {
         self.volumes[volume.0].without_quorum = Some(now);
     }

@@ -111,6 +111,25 @@ impl Clients {
         clients
     }
 
+    /// A volume is there that was cloned from another, with this content: it has clients of its own.
+    pub fn cloned(&mut self, now: u64, origin: usize, shape: VolumeShape, bytes: &[u8]) {
+        self.now = now;
+        let number = self.volumes.len();
+        let next = Value(self.next_value);
+        self.config.volumes.push(shape);
+        self.volumes.push(VolumeView {
+            sectors: shape.size / block::LOGICAL_SECTOR,
+            content: Volume::cloned(number, origin, bytes, next),
+            attachment: Attachment::new(),
+            sweep: VecDeque::new(),
+            rolled_back: false,
+            chosen: None,
+        });
+        let mut rng = Rng::new(self.config.seed ^ next.0);
+        self.attach(number, &mut rng);
+        self.ask_stages(number, 0);
+    }
+
     fn attach(&mut self, volume: usize, rng: &mut Rng) {
         let sectors = self.volumes[volume].sectors;
         assert!(sectors > 2 * workload::RESERVED, "a volume of {sectors} sectors is too small");

@@ -50,6 +50,8 @@ impl Facts for Ledger {
 #[derive(Debug)]
 pub struct Volume {
     number: usize,
+    /// The volume that it was cloned from: what was written there says so.
+    origin: Option<usize>,
     registers: BTreeMap<u64, Register>,
     ledger: Ledger,
     /// Rollbacks that may still take effect: also sectors that are written later are theirs.
@@ -62,11 +64,25 @@ impl Volume {
     pub fn new(number: usize) -> Volume {
         Volume {
             number,
+            origin: None,
             registers: BTreeMap::new(),
             ledger: Ledger::default(),
             rollbacks: Vec::new(),
             oldest: Value(1),
         }
+    }
+
+    /// A clone of a volume, with the content that it begins with. `next`: the number of the first write
+    /// from now on.
+    pub fn cloned(number: usize, origin: usize, bytes: &[u8], next: Value) -> Volume {
+        let mut volume = Volume { origin: Some(origin), oldest: next, ..Volume::new(number) };
+        let values: Vec<(u64, Option<Value>)> = volume.values(0, bytes).collect();
+        for (sector, value) in values {
+            if let Some(value) = value.filter(|value| *value != Value::ZEROS) {
+                volume.registers.insert(sector, Register::new(sector, vec![value]));
+            }
+        }
+        volume
     }
 
     /// A write or a zeroing is sent. `durable`: its acknowledgement says that it is.
@@ -142,7 +158,8 @@ impl Volume {
     ) -> impl Iterator<Item = (u64, Option<Value>)> + 'a {
         let sectors = bytes.chunks_exact(SECTOR).zip(first..);
         sectors.map(|(bytes, sector)| {
-            (sector, stamp::value_of(Place { volume: self.number, sector }, bytes))
+            let of = |volume: usize| stamp::value_of(Place { volume, sector }, bytes);
+            (sector, of(self.number).or_else(|| self.origin.and_then(of)))
         })
     }
 

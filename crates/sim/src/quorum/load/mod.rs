@@ -316,6 +316,19 @@ impl Load {
         }
     }
 
+    /// Snapshots of a volume that are there, as far as anybody knows.
+    pub fn snapshots(&self, volume: VolumeNo) -> Vec<SnapshotUid> {
+        self.operator.snapshots(volume)
+    }
+
+    /// A volume was made as a clone, with this content.
+    pub fn cloned(&mut self, now: Time, origin: VolumeNo, facts: &VolumeFacts, bytes: &[u8]) {
+        let block_size = u32::try_from(facts.block_size).expect("a small number");
+        let shape = history::VolumeShape { size: facts.size, block_size };
+        self.clients().cloned(now.0, origin.0, shape, bytes);
+        self.operator.begin(facts);
+    }
+
     pub fn stop(&mut self, now: Time) {
         self.operator.stop();
         self.clients().finish(now.0);

@@ -71,6 +71,15 @@ impl Operator {
         Operator { books: books.collect(), rng: Some(rng), next, numbers: 0, stopped: false }
     }
 
+    pub fn begin(&mut self, facts: &VolumeFacts) {
+        let (size, granule) = (facts.size, facts.granule);
+        self.books.insert(facts.volume, Books { size, granule, ..Books::default() });
+    }
+
+    pub fn snapshots(&self, volume: VolumeNo) -> Vec<SnapshotUid> {
+        self.books[&volume].done.iter().copied().collect()
+    }
+
     pub fn stop(&mut self) {
         self.stopped = true;
     }

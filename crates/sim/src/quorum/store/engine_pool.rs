@@ -11,7 +11,7 @@ use engine::{
     VolumeSpec,
 };
 use node::store::Host;
-use replication::state::SnapshotEntry;
+use replication::state::{Origin, SnapshotEntry};
 use replication::store::{StoreError, StoreFacts, StoreOp, StoreReply, StoreTag};
 use replication::words::{SnapshotUid, VolumeUid};
 
@@ -52,7 +52,7 @@ pub struct EnginePool {
     hog: Option<(VolumeId, u64)>,
 }
 
-fn uid(volume: VolumeNo) -> VolumeUid {
+pub fn uid(volume: VolumeNo) -> VolumeUid {
     VolumeUid([u8::try_from(volume.0 + 1).expect("a few volumes"); 16])
 }
 
@@ -114,6 +114,11 @@ impl EnginePool {
     }
 
     pub fn create(&mut self, volume: VolumeNo, shape: Shape) {
+        self.create_from(volume, shape, None);
+    }
+
+    /// A copy that begins as a snapshot in this pool, if there is an origin.
+    pub fn create_from(&mut self, volume: VolumeNo, shape: Shape, origin: Option<Origin>) {
         let spec = VolumeSpec {
             name: format!("v{}", volume.0),
             size: ByteLen(shape.size),
@@ -121,7 +126,7 @@ impl EnginePool {
             ..VolumeSpec::default()
         };
         let create = |host: &mut Host<CrashDisk>, tag| {
-            host.create(uid(volume), tag, spec.clone(), shape.incarnation);
+            host.create_from(uid(volume), tag, spec.clone(), shape.incarnation, origin);
         };
         if matches!(self.insist(create), Err(StoreError::NoSpace)) {
             // Whoever places copies looks for space first.

@@ -8,7 +8,7 @@ use super::clients::{Time, VolumeNo};
 mod engine_pool;
 mod failing;
 
-pub use engine_pool::EnginePool;
+pub use engine_pool::{EnginePool, uid as uid_of};
 
 type Answer = (VolumeNo, StoreTag, Result<StoreReply, StoreError>);
 

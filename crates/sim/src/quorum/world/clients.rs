@@ -147,6 +147,7 @@ impl World {
         id: RequestId,
         result: Result<CommandAnswer, CommandError>,
     ) {
+        self.clone_marked(id, &result);
         match id.0 {
             PROBES.. => self.probe_answered(volume, id, &result),
             COORDINATOR.. => self.group_answered(volume, id, result),

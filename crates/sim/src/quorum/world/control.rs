@@ -32,7 +32,7 @@ impl World {
     }
 
     /// An empty copy with an incarnation of its own.
-    fn create_copy(&mut self, node: NodeId, volume: VolumeNo) -> Member {
+    pub(super) fn create_copy(&mut self, node: NodeId, volume: VolumeNo) -> Member {
         let incarnation = Incarnation(self.number());
         let plan = &self.plan.volumes[volume.0];
         let shape = Shape { size: plan.size, block_size: plan.block_size, incarnation };

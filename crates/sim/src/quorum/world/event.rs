@@ -149,6 +149,8 @@ pub(super) enum What {
     GoOn {
         node: NodeId,
     },
+    /// The snapshot of a clone is marked: its copies are made.
+    MakeClone,
     /// The target of a volume is started again.
     StartAnew {
         volume: VolumeNo,

@@ -93,6 +93,7 @@ impl World {
             | Fault::Replace
             | Fault::CatalogRolledBack
             | Fault::QuorumLost => {}
+            Fault::Clone => self.begin_clone(volume),
         }
     }
 

@@ -23,6 +23,7 @@ mod books;
 mod catalog;
 mod clients;
 mod clock;
+mod clones;
 mod control;
 mod converge;
 mod decide;
@@ -44,6 +45,7 @@ mod watch;
 
 use catalog::Catalog;
 use clients::Attached;
+use clones::Cloning;
 use decide::Control;
 use event::{Queued, What};
 use faults::Trap;
@@ -104,6 +106,7 @@ pub struct World {
     rotten: BTreeMap<(VolumeNo, u64), (NodeId, Rotten)>,
     /// Volumes that lost their quorum for good.
     losses: Losses,
+    cloning: Option<Cloning>,
     numbers: u64,
     pub paths: Paths,
     trace: Trace,
@@ -144,6 +147,7 @@ impl World {
             healed: false,
             rotten: BTreeMap::new(),
             losses: Losses::default(),
+            cloning: None,
             numbers: 0,
             paths: Paths::default(),
             trace,
@@ -272,6 +276,7 @@ impl World {
             What::TargetTurn { run, volume } => self.target_turn(run, volume),
             What::StartAnew { volume } => self.start_anew(volume),
             What::QuorumGoes { volume } => self.lose_others(volume),
+            What::MakeClone => self.make_clone(),
             What::Recover { volume } => self.recover(volume),
             What::Interrupt { run, volume } => self.interrupt(run, volume),
             What::Sample => self.sample(),
