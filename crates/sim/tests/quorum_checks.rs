@@ -25,7 +25,7 @@ struct Case {
     within: u64,
 }
 
-const CASES: [Case; 7] = [
+const CASES: &[Case] = &[
     Case {
         check: Check::OneReader,
         off: Off::TimeAfterInput,
@@ -81,6 +81,19 @@ const CASES: [Case; 7] = [
         provoke: |_| {},
         says: "by the target's own membership",
         within: 60,
+    },
+    Case {
+        check: Check::Space,
+        off: Off::Machine(Switch::EveryCost),
+        beside: &[],
+        // Most of what is written takes fresh space, and much is discarded while there is none.
+        provoke: |plan| {
+            plan.volumes.truncate(1);
+            (plan.volumes[0].rf, plan.volumes[0].size) = (3, 8 << 20);
+            (plan.clients, plan.requests, plan.think) = (4, 6_000, 10_000);
+        },
+        says: "Q7",
+        within: 100,
     },
 ];
 

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use replication::client::{Command, ConnectionId, Login, Request, RequestId};
 use replication::words::SnapshotUid;
 
+use super::sparse::Sparse;
+
 /// Microseconds since the world began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
@@ -74,7 +76,7 @@ pub enum Fact {
     GroupCut { snapshots: Vec<(VolumeNo, SnapshotUid)> },
     /// An operator goes on with a copy that has this content and these snapshots; whatever else
     /// was acknowledged is lost.
-    Chosen { volume: VolumeNo, at: Time, bytes: Vec<u8>, snapshots: BTreeSet<SnapshotUid> },
+    Chosen { volume: VolumeNo, at: Time, bytes: Sparse, snapshots: BTreeSet<SnapshotUid> },
 }
 
 /// The content of one copy at the end, when everything is still.
@@ -83,7 +85,7 @@ pub struct FinalCopy {
     pub volume: VolumeNo,
     pub snapshot: Option<SnapshotUid>,
     /// `None`: it is there, but a part of it rotted.
-    pub bytes: Option<Vec<u8>>,
+    pub bytes: Option<Sparse>,
 }
 
 /// What a checker found.

@@ -10,6 +10,7 @@ mod load;
 mod off;
 mod plan;
 mod run;
+mod sparse;
 mod store;
 mod trace;
 mod wire;
@@ -18,6 +19,7 @@ mod world;
 pub use off::{Check, Off};
 pub use plan::{FAULTS, Plan};
 pub use run::{Summary, run, run_one, run_plan};
+pub use sparse::Sparse;
 pub use trace::Trace;
 pub use world::Outcome;
 

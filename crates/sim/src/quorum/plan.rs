@@ -135,6 +135,8 @@ pub struct Plan {
     pub stale_turns: u64,
     /// Bounds of the machines' lists: small ones are reached.
     pub bounds: Bounds,
+    /// Snapshots that the operator keeps of each volume, at the most.
+    pub snapshots: usize,
     /// Checkers that are left out.
     pub unchecked: Vec<Check>,
 }
@@ -198,7 +200,7 @@ impl Plan {
         let volumes: Vec<VolumePlan> = (0..volumes).map(|_| VolumePlan::draw(&mut rng)).collect();
         let widest = volumes.iter().map(|volume| volume.rf).max().unwrap_or(1);
         let heals = Time::secs(40 + rng.below(25));
-        Plan {
+        let mut plan = Plan {
             seed,
             nodes: widest + 1 + rng.index(2),
             off: Off::Nothing,
@@ -224,7 +226,28 @@ impl Plan {
                 doomed: *rng.pick(&[BOUNDS.doomed, BOUNDS.doomed, 4, 2]),
                 rounds: *rng.pick(&[BOUNDS.rounds, BOUNDS.rounds, 2]),
             },
+            snapshots: 4,
             unchecked: Vec::new(),
+        };
+        plan.deepen(&mut rng);
+        plan
+    }
+
+    /// Some worlds have a large sparse volume, whose map has more levels, and some have dozens of
+    /// snapshots; where space matters most, all pools are full at times.
+    fn deepen(&mut self, rng: &mut Rng) {
+        let (deep, many) = (rng.chance(1, 10), rng.chance(1, 12));
+        if deep {
+            let volume = &mut self.volumes[0];
+            let granules = *rng.pick(&[1 << 14, (1 << 14) + 1, 1 << 21, (1 << 28) - 8]);
+            volume.size = volume.block_size.max(4096) * granules;
+        }
+        if many {
+            self.snapshots = 40;
+        }
+        let full = self.faults.iter().any(|(fault, _)| *fault == Fault::FullPool);
+        if (deep || many) && !full && rng.chance(1, 2) {
+            self.faults.push((Fault::FullPool, 8 * SEC));
         }
     }
 }

@@ -7,12 +7,12 @@ use replication::words::SnapshotUid;
 
 use super::Observed;
 use crate::quorum::clients::{Violation, VolumeNo};
-use crate::quorum::in_memory;
+use crate::quorum::sparse::Sparse;
 
 /// The content, and that of the snapshots which were taken on the way and not deleted.
 pub struct Model {
-    pub bytes: Vec<u8>,
-    pub snapshots: BTreeMap<SnapshotUid, Vec<u8>>,
+    pub bytes: Sparse,
+    pub snapshots: BTreeMap<SnapshotUid, Sparse>,
 }
 
 impl Observed {
@@ -25,7 +25,7 @@ impl Observed {
         size: u64,
     ) -> Result<Option<Model>, Violation> {
         let Some(terms) = self.terms(volume, at) else { return Ok(None) };
-        let mut model = Model { bytes: vec![0; in_memory(size)], snapshots: BTreeMap::new() };
+        let mut model = Model { bytes: Sparse::new(size), snapshots: BTreeMap::new() };
         for (term, range) in terms {
             for seq in range {
                 let entries = &self.volumes[volume.0].entries;
@@ -66,12 +66,10 @@ impl Model {
     fn apply(&mut self, change: &Change) {
         match change {
             Change::Write { offset, data, .. } => {
-                let at = in_memory(offset.0);
-                self.bytes[at..at + data.len()].copy_from_slice(data);
+                self.bytes.write(offset.0, data);
             }
             Change::Zero { offset, len, .. } => {
-                let at = in_memory(offset.0);
-                self.bytes[at..at + in_memory(len.0)].fill(0);
+                self.bytes.zero(offset.0, len.0);
             }
             Change::Snapshot(spec) => {
                 self.snapshots.insert(spec.uid, self.bytes.clone());
@@ -83,12 +81,11 @@ impl Model {
                 if let Some(then) = self.snapshots.get(to) {
                     let size = self.bytes.len();
                     self.bytes.clone_from(then);
-                    self.bytes.resize(size, 0);
+                    self.bytes.resize(size);
                 }
             }
             Change::Resize { size } => {
-                let size = (in_memory(size.0)).max(self.bytes.len());
-                self.bytes.resize(size, 0);
+                self.bytes.resize(size.0.max(self.bytes.len()));
             }
             _ => {}
         }

@@ -9,6 +9,7 @@ use replication::words::{ClientId, StageNumber};
 use super::Clients;
 use super::stamp::Value;
 use super::violation::{Seen, Unexplained, Violation};
+use crate::quorum::sparse::Sparse;
 
 #[derive(Debug)]
 pub struct Chosen {
@@ -19,12 +20,12 @@ pub struct Chosen {
 
 impl Clients {
     /// This is the content from now on, for everybody who is told.
-    pub fn chosen(&mut self, now: u64, volume: usize, bytes: &[u8]) {
+    pub fn chosen(&mut self, now: u64, volume: usize, bytes: &Sparse) {
         self.now = now;
         let view = &mut self.volumes[volume];
         let mut has = BTreeMap::new();
         let mut torn = None;
-        for (sector, value) in view.content.values(0, bytes) {
+        for (sector, value) in view.content.values_of(bytes) {
             match value {
                 Some(Value::ZEROS) => {}
                 Some(value) => {
@@ -34,7 +35,7 @@ impl Clients {
             }
         }
         let torn = torn.map(|at| view.content.content(Seen::Chosen, at, Unexplained::NoValue));
-        view.sectors = bytes.len() as u64 / block::LOGICAL_SECTOR;
+        view.sectors = bytes.len() / block::LOGICAL_SECTOR;
         view.chosen = Some(Chosen { at: now, has });
         self.count("copies chosen");
         torn.into_iter().for_each(|violation| self.fail(violation));

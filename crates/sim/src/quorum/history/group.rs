@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use super::stamp::{self, Place, SECTOR, Value};
 use super::violation::Violation;
+use crate::quorum::sparse::Sparse;
 
 /// The counter's sector in each volume, and the echo's: in different granules.
 pub const COUNTER: u64 = 3;
@@ -98,14 +99,13 @@ impl Group {
         self.numbers.get(&value).copied().unwrap_or(0)
     }
 
-    fn number_at(&self, volume: usize, sector: u64, content: &[u8]) -> u64 {
-        let at = usize::try_from(sector).expect("a small number") * SECTOR;
-        let bytes = content.get(at..at + SECTOR).unwrap_or(&[]);
-        stamp::value_of(Place { volume, sector }, bytes).map_or(0, |value| self.number(value))
+    fn number_at(&self, volume: usize, sector: u64, content: &Sparse) -> u64 {
+        let bytes = content.read(sector * SECTOR as u64, SECTOR as u64);
+        stamp::value_of(Place { volume, sector }, &bytes).map_or(0, |value| self.number(value))
     }
 
     /// Looks at a cut, with the volumes in ascending order.
-    pub fn check(&self, cut: &[(usize, &[u8])]) -> Result<(), Violation> {
+    pub fn check(&self, cut: &[(usize, &Sparse)]) -> Result<(), Violation> {
         let counter = |at: usize| (cut[at].0, self.number_at(cut[at].0, COUNTER, cut[at].1));
         for later in 1..cut.len() {
             let (earlier, later) = (counter(later - 1), counter(later));

@@ -33,6 +33,7 @@ pub use stamp::{Place, Value};
 pub use violation::{Seen, Unexplained, Violation};
 
 use crate::Rng;
+use crate::quorum::sparse::Sparse;
 use choice::Chosen;
 use group::Group;
 use session::{Kind, Link, Role, Session};
@@ -112,7 +113,7 @@ impl Clients {
     }
 
     /// A volume is there that was cloned from another, with this content: it has clients of its own.
-    pub fn cloned(&mut self, now: u64, origin: usize, shape: VolumeShape, bytes: &[u8]) {
+    pub fn cloned(&mut self, now: u64, origin: usize, shape: VolumeShape, bytes: &Sparse) {
         self.now = now;
         let number = self.volumes.len();
         let next = Value(self.next_value);
@@ -262,7 +263,7 @@ impl Clients {
     }
 
     /// The content of a volume as a replica has it, when nothing is under way any more.
-    pub fn check_final(&self, volume: usize, content: &[u8]) -> Result<(), Violation> {
+    pub fn check_final(&self, volume: usize, content: &Sparse) -> Result<(), Violation> {
         self.verdict()?;
         let settled = self.is_settled(volume);
         self.volumes[volume].content.check_final(self.now, content, settled)
@@ -274,14 +275,14 @@ impl Clients {
         &self,
         volume: usize,
         uid: SnapshotUid,
-        content: &[u8],
+        content: &Sparse,
     ) -> Result<(), Violation> {
         self.volumes[volume].content.check_snapshot(uid, content)
     }
 
     /// The contents of a cut that was said to be good, volumes ascending. Asked in the end. A
     /// loss or a rollback in one of the volumes breaks the order for good reason, and excuses.
-    pub fn check_group(&self, cut: &[(usize, &[u8])]) -> Result<(), Violation> {
+    pub fn check_group(&self, cut: &[(usize, &Sparse)]) -> Result<(), Violation> {
         let Some(group) = &self.group else { return Ok(()) };
         let excused = cut.iter().any(|(volume, _)| {
             let view = &self.volumes[*volume];

@@ -11,6 +11,8 @@ use super::register::{Facts, Fate, Makes, Register, Write, WriteIndex};
 use super::snapshots::Snapshots;
 use super::stamp::{self, Place, SECTOR, Value};
 use super::violation::{Seen, Unexplained, Violation};
+use crate::quorum::in_memory;
+use crate::quorum::sparse::{PAGE, Sparse};
 
 /// Sectors, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,9 @@ impl Extent {
         self.first + self.count
     }
 }
+
+/// Sectors of the longest write: what is longer is a zeroing.
+const WIDE: u64 = 256;
 
 #[derive(Debug, Default)]
 struct Ledger {
@@ -56,6 +61,9 @@ pub struct Volume {
     ledger: Ledger,
     /// Rollbacks that may still take effect: also sectors that are written later are theirs.
     rollbacks: Vec<WriteIndex>,
+    /// Zeroings of more sectors than are worth a register each: of sectors that are written later
+    /// they are older writes, or beside them.
+    wide: Vec<(Extent, WriteIndex)>,
     /// Lower numbers are of an older generation.
     oldest: Value,
 }
@@ -68,15 +76,16 @@ impl Volume {
             registers: BTreeMap::new(),
             ledger: Ledger::default(),
             rollbacks: Vec::new(),
+            wide: Vec::new(),
             oldest: Value(1),
         }
     }
 
     /// A clone of a volume, with the content that it begins with. `next`: the number of the first write
     /// from now on.
-    pub fn cloned(number: usize, origin: usize, bytes: &[u8], next: Value) -> Volume {
+    pub fn cloned(number: usize, origin: usize, bytes: &Sparse, next: Value) -> Volume {
         let mut volume = Volume { origin: Some(origin), oldest: next, ..Volume::new(number) };
-        let values: Vec<(u64, Option<Value>)> = volume.values(0, bytes).collect();
+        let values: Vec<(u64, Option<Value>)> = volume.values_of(bytes).collect();
         for (sector, value) in values {
             if let Some(value) = value.filter(|value| *value != Value::ZEROS) {
                 volume.registers.insert(sector, Register::new(sector, vec![value]));
@@ -93,11 +102,20 @@ impl Volume {
             makes: Makes::Value(value),
             durable,
         });
+        if extent.count > WIDE {
+            self.wide.push((extent, index));
+            let registers = self.registers.range_mut(extent.first..extent.end());
+            registers.for_each(|(_, register)| register.begin(index));
+            return index;
+        }
         for sector in extent.first..extent.end() {
-            let rollbacks = &self.rollbacks;
+            let (rollbacks, wide) = (&self.rollbacks, &self.wide);
             let register = self.registers.entry(sector).or_insert_with(|| {
                 let mut register = Register::new(sector, Vec::new());
                 rollbacks.iter().for_each(|rollback| register.begin(*rollback));
+                let covers = |extent: &Extent| extent.first <= sector && sector < extent.end();
+                let over = wide.iter().filter(|(extent, _)| covers(extent));
+                over.for_each(|(_, write)| register.begin(*write));
                 register
             });
             register.begin(index);
@@ -163,6 +181,22 @@ impl Volume {
         })
     }
 
+    /// What a whole content has: where something is, and wherever something was ever written.
+    pub(super) fn values_of<'a>(
+        &'a self,
+        content: &'a Sparse,
+    ) -> impl Iterator<Item = (u64, Option<Value>)> + 'a {
+        let sector_len = SECTOR as u64;
+        let pages = content.pages().filter(|(at, _)| *at < content.len());
+        let there = pages.flat_map(move |(at, bytes)| {
+            self.values(at / sector_len, &bytes[..in_memory(PAGE.min(content.len() - at))])
+        });
+        let is_there = move |sector: u64| content.has_page(sector * sector_len);
+        let known = self.registers.range(..content.len() / sector_len).map(|(sector, _)| *sector);
+        let zeros = known.filter(move |sector| !is_there(*sector));
+        there.chain(zeros.map(|sector| (sector, Some(Value::ZEROS))))
+    }
+
     /// A read from sector `first` on returned these bytes.
     pub fn read(
         &mut self,
@@ -205,8 +239,8 @@ impl Volume {
 
     /// What a replica holds in the end, when nothing is under way. `settled`: clients worked
     /// until then, so that no loss can have gone unnoticed.
-    pub fn check_final(&self, now: u64, bytes: &[u8], settled: bool) -> Result<(), Violation> {
-        for (sector, value) in self.values(0, bytes) {
+    pub fn check_final(&self, now: u64, bytes: &Sparse, settled: bool) -> Result<(), Violation> {
+        for (sector, value) in self.values_of(bytes) {
             let judged = match (value, self.registers.get(&sector)) {
                 (None, _) => Err(Unexplained::NoValue),
                 (Some(value), Some(register)) => {
@@ -282,6 +316,8 @@ impl Volume {
         let rollbacks = self.rollbacks.drain(..).map(|rollback| ledger.writes[rollback]);
         ledger.writes = rollbacks.collect();
         ledger.flushed = 0;
+        // What was under way is decided: of sectors without a register nothing is left but zeros.
+        self.wide.clear();
         self.rollbacks = (0..ledger.writes.len()).collect();
         self.registers.clear();
         for (sector, values) in survivors {
@@ -341,10 +377,10 @@ impl Volume {
         }
     }
 
-    pub fn check_snapshot(&self, uid: SnapshotUid, bytes: &[u8]) -> Result<(), Violation> {
+    pub fn check_snapshot(&self, uid: SnapshotUid, bytes: &Sparse) -> Result<(), Violation> {
         let snapshots = &self.ledger.snapshots;
         let index = snapshots.find(uid).ok_or(Violation::UnknownSnapshot(uid))?;
-        for (sector, value) in self.values(0, bytes) {
+        for (sector, value) in self.values_of(bytes) {
             let why = match value {
                 None => Unexplained::NoValue,
                 Some(value) if snapshots.values(index, sector).contains(&value) => continue,

@@ -43,6 +43,15 @@ const NEAR: u64 = 16;
 /// 128 KiB.
 const SECTORS_MAX: u64 = 256;
 
+/// Volumes with more sectors (16 MiB) are sparse, and large parts of them are discarded at times.
+const WIDE_FROM: u64 = 1 << 15;
+
+fn wide(rng: &mut Rng, sectors: u64) -> Extent {
+    let first = rng.range(RESERVED..sectors) / 8 * 8;
+    let count = rng.range(1..sectors / 2) / 8 * 8 + 8;
+    Extent { first, count: count.min(sectors - first) }
+}
+
 impl Mix {
     /// `shared` is drawn alike by clients that are to meet.
     pub fn new(rng: &mut Rng, shared: &mut Rng, sectors: u64) -> Mix {
@@ -74,6 +83,9 @@ impl Mix {
             return Wish::Read(extent);
         }
         let fua = if rng.chance(self.fua_percent, 100) { Fua::Yes } else { Fua::No };
+        if sectors > WIDE_FROM && rng.chance(1, 40) {
+            return Wish::Zero(wide(rng, sectors), Zeroing::Discard, fua);
+        }
         match rng.below(12) {
             0 => Wish::Zero(extent, Zeroing::Zeroes, fua),
             1 => Wish::Zero(extent, Zeroing::Discard, fua),

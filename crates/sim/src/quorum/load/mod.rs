@@ -13,6 +13,7 @@ use super::clients::{ClientAction, Fact, FinalCopy, Time, Violation, VolumeFacts
 use super::history;
 use super::off::Check;
 use super::plan::Plan;
+use super::sparse::Sparse;
 use crate::Rng;
 
 mod operator;
@@ -36,6 +37,7 @@ pub struct Load {
     groups: bool,
     clients_min: usize,
     spies: usize,
+    snapshots: usize,
     requests: u64,
     think: u64,
     clients: Option<history::Clients>,
@@ -57,6 +59,7 @@ impl Load {
             groups: plan.has_groups(),
             clients_min: plan.clients,
             spies: if plan.has_check(Check::Spies) { plan.spies } else { 0 },
+            snapshots: plan.snapshots,
             requests: plan.requests,
             think: plan.think,
             clients: None,
@@ -196,7 +199,7 @@ impl Load {
                 let Some(copy) = find(*volume, *uid) else {
                     return Err(format!("{uid:?} of a good cut is not there"));
                 };
-                parts.extend(copy.bytes.as_deref().map(|bytes| (volume.0, bytes)));
+                parts.extend(copy.bytes.as_ref().map(|bytes| (volume.0, bytes)));
             }
             if parts.len() == cut.len() {
                 clients.check_group(&parts).map_err(|violation| format!("{violation:?}"))?;
@@ -222,7 +225,7 @@ impl Load {
         let mut clients = history::Clients::new(config);
         clients.power_losses(0);
         self.clients = Some(clients);
-        self.operator = Operator::new(volumes, rng);
+        self.operator = Operator::new(volumes, self.snapshots, rng);
     }
 
     pub fn wake(&mut self, now: Time) -> Vec<ClientAction> {
@@ -322,7 +325,7 @@ impl Load {
     }
 
     /// A volume was made as a clone, with this content.
-    pub fn cloned(&mut self, now: Time, origin: VolumeNo, facts: &VolumeFacts, bytes: &[u8]) {
+    pub fn cloned(&mut self, now: Time, origin: VolumeNo, facts: &VolumeFacts, bytes: &Sparse) {
         let block_size = u32::try_from(facts.block_size).expect("a small number");
         let shape = history::VolumeShape { size: facts.size, block_size };
         self.clients().cloned(now.0, origin.0, shape, bytes);

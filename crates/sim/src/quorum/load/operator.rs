@@ -46,6 +46,8 @@ struct Books {
     clones: BTreeSet<VolumeUid>,
     size: u64,
     granule: u64,
+    /// A sparse volume that is larger than what it holds: it may grow by a lot.
+    deep: bool,
     busy: bool,
 }
 
@@ -55,20 +57,34 @@ pub(super) struct Operator {
     rng: Option<Rng>,
     next: Time,
     numbers: u64,
+    snapshots_max: usize,
     stopped: bool,
 }
 
-/// Snapshots of a volume at once.
-const SNAPSHOTS_MAX: usize = 4;
+/// Volumes above this size are sparse.
+const DEEP: u64 = 16 << 20;
+/// Entries of a page of a map: a volume that is this many times as large has one level more.
+const FAN_OUT: u64 = 128;
+/// No volume is larger.
+const VOLUME_MAX: u64 = replication::constants::VOLUME_MAX;
+/// So many snapshots are made at the common pace.
+const FEW: usize = 4;
 
 impl Operator {
-    pub fn new(volumes: &[VolumeFacts], rng: Rng) -> Operator {
+    pub fn new(volumes: &[VolumeFacts], snapshots_max: usize, rng: Rng) -> Operator {
         let books = volumes.iter().map(|facts| {
             let (size, granule) = (facts.size, facts.granule);
-            (facts.volume, Books { size, granule, ..Books::default() })
+            (facts.volume, Books { size, granule, deep: size > DEEP, ..Books::default() })
         });
         let next = Time::secs(2);
-        Operator { books: books.collect(), rng: Some(rng), next, numbers: 0, stopped: false }
+        Operator {
+            books: books.collect(),
+            rng: Some(rng),
+            next,
+            numbers: 0,
+            snapshots_max,
+            stopped: false,
+        }
     }
 
     pub fn begin(&mut self, facts: &VolumeFacts) {
@@ -93,12 +109,13 @@ impl Operator {
             return None;
         }
         let mut rng = self.rng.take().expect("begun");
-        self.next = now.after(300_000 + rng.below(3_000_000));
+        let pace = if self.snapshots_max > FEW { 8 } else { 1 };
+        self.next = now.after(300_000 / pace + rng.below(3_000_000 / pace));
         let volume = VolumeNo(rng.index(self.books.len()));
         self.numbers += 1;
-        let number = self.numbers;
+        let (number, max) = (self.numbers, self.snapshots_max);
         let books = self.books.get_mut(&volume).expect("one of them");
-        let order = (!books.busy).then(|| books.choose(number, &mut rng)).flatten();
+        let order = (!books.busy).then(|| books.choose(number, max, &mut rng)).flatten();
         books.busy |= order.is_some();
         self.rng = Some(rng);
         Some((volume, order?))
@@ -160,17 +177,19 @@ impl Operator {
 }
 
 impl Books {
-    fn choose(&mut self, number: u64, rng: &mut Rng) -> Option<Order> {
+    fn choose(&mut self, number: u64, max: usize, rng: &mut Rng) -> Option<Order> {
         let kept: Vec<SnapshotUid> = self.done.iter().copied().collect();
         let mut uid = [0; 16];
         uid[..8].copy_from_slice(&number.to_le_bytes());
+        // Of many snapshots few are deleted, until there are as many as may be.
+        let spares = max > FEW && kept.len() < max;
         match rng.below(12) {
-            0..5 if kept.len() < SNAPSHOTS_MAX => Some(Order::Snapshot(SnapshotSpec {
+            0..5 if kept.len() < max => Some(Order::Snapshot(SnapshotSpec {
                 uid: SnapshotUid(uid),
                 name: format!("snapshot-{number}"),
                 created: number,
             })),
-            5..8 if !kept.is_empty() => {
+            5..8 if !kept.is_empty() && !(spares && rng.chance(2, 3)) => {
                 let oldest = *rng.pick(&kept);
                 self.done.remove(&oldest);
                 Some(Order::Delete(oldest))
@@ -180,8 +199,16 @@ impl Books {
                 Some(Order::MarkClone(*rng.pick(&kept), VolumeUid(uid)))
             }
             10 => self.clones.iter().next().map(|clone| Order::UnmarkClone(*clone)),
-            11 if rng.chance(1, 3) => Some(Order::Resize(self.size + 8 * self.granule)),
+            11 if rng.chance(1, 3) => Some(Order::Resize(self.grown(rng))),
             _ => None,
+        }
+    }
+
+    /// A little more; and of a sparse volume at times so much that its map has another level.
+    fn grown(&self, rng: &mut Rng) -> u64 {
+        match self.deep && rng.chance(1, 2) && self.size <= VOLUME_MAX / FAN_OUT {
+            true => self.size * FAN_OUT,
+            false => self.size + 8 * self.granule,
         }
     }
 }

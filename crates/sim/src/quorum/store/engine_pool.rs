@@ -3,7 +3,7 @@
 //! The engine is open all the time, also while its node is down: a kill or a power cut opens it
 //! anew at once, on what its disk then has; but for a pool whose opening failed (`failing.rs`).
 //! How long an operation takes is how often it is polled.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use block::{ByteLen, ByteOffset, Data, Position, SectorSize};
 use engine::{
@@ -19,12 +19,15 @@ use super::failing::Closed;
 use super::{Answer, Content, Mood, Rotten, Shape};
 use crate::quorum::clients::{Time, VolumeNo};
 use crate::quorum::off::Off;
+use crate::quorum::sparse::Sparse;
 use crate::{CrashDisk, Delivery, Rng};
 
 /// Room for the largest volume with its snapshots, and little more.
 const POOL: u64 = 24 << 20;
 /// Read at once by checkers.
 const CHUNK: u64 = 128 << 10;
+/// Larger volumes are sparse, and are read where something was written.
+const READ_WHOLE: u64 = 16 << 20;
 /// Tags of checkers; replicas count from below.
 const OWN_TAGS: u64 = 1 << 62;
 /// Bytes that the hog writes at once.
@@ -48,6 +51,8 @@ pub struct EnginePool {
     asked: BTreeMap<VolumeNo, Position>,
     flushes: BTreeMap<(VolumeNo, StoreTag), Option<Position>>,
     flushed: BTreeMap<VolumeNo, Position>,
+    /// Chunks of each volume that data was ever written to.
+    written: BTreeMap<VolumeNo, BTreeSet<u64>>,
     /// How much the hog has, if it has been made.
     hog: Option<(VolumeId, u64)>,
 }
@@ -96,6 +101,7 @@ impl EnginePool {
             asked: BTreeMap::new(),
             flushes: BTreeMap::new(),
             flushed: BTreeMap::new(),
+            written: BTreeMap::new(),
             hog: None,
         }
     }
@@ -196,6 +202,7 @@ impl EnginePool {
 
     pub fn submit(&mut self, now: Time, volume: VolumeNo, tag: StoreTag, op: StoreOp) {
         self.under_way += 1;
+        self.note_written(volume, &op);
         if let Some(position) = place(&op) {
             self.asked.insert(volume, position);
         }
@@ -339,17 +346,20 @@ impl EnginePool {
     pub fn rot(&mut self, volume: VolumeNo, may: impl Fn(u64) -> bool) -> Option<Rotten> {
         let granule_len = self.facts(volume)?.costs.granule.0;
         let content = self.read_all(volume, None).ok()?;
-        let granules = content.bytes.len() as u64 / granule_len;
-        let granule = self.rng.below(granules);
-        let at = usize::try_from(granule * granule_len).expect("a small volume");
-        let wanted = &content.bytes[at..at + 512];
+        let granules = content.bytes.len() / granule_len;
+        let used: Vec<u64> = content.bytes.pages().map(|(at, _)| at / granule_len).collect();
+        let granule = match content.bytes.len() > READ_WHOLE && !used.is_empty() {
+            true => *self.rng.pick(&used),
+            false => self.rng.below(granules),
+        };
+        let at = granule * granule_len;
+        let wanted = content.bytes.read(at, 512);
         if wanted.iter().all(|byte| *byte == 0) || !may(granule) {
             return None;
         }
         let disk = self.pool().disk();
         let place = disk.written_sectors().find(|place| disk.peek(*place, 512) == wanted)?;
-        let len = usize::try_from(granule_len).expect("small");
-        let good = content.bytes[at..at + len].to_vec();
+        let good = content.bytes.read(at, granule_len);
         let disk = self.host().pool_mut().disk_mut();
         disk.flip(place, 1);
         let bad = disk.peek(place, 512);
@@ -420,11 +430,12 @@ impl EnginePool {
             None => facts.size.0,
             Some(uid) => self.frozen_size(uid).ok_or(StoreError::UnknownSnapshot)?,
         };
-        let mut content = Content { bytes: Vec::new(), damaged: Vec::new() };
-        for at in (0..size).step_by(usize::try_from(CHUNK).expect("small")) {
+        let mut content = Content { bytes: Sparse::new(size), damaged: Vec::new() };
+        for chunk in self.chunks(volume, size) {
+            let at = chunk * CHUNK;
             let len = CHUNK.min(size - at);
             match self.read(volume, snapshot, at, len) {
-                Ok(bytes) => content.bytes.extend_from_slice(&bytes),
+                Ok(bytes) => content.bytes.write(at, &bytes),
                 Err(StoreError::Damaged { .. }) => {
                     self.read_granules(volume, snapshot, at..at + len, granule, &mut content)?;
                 }
@@ -432,6 +443,31 @@ impl EnginePool {
             }
         }
         Ok(content)
+    }
+
+    /// What is read of a content: all of a small one, and of a large one what was ever written, here
+    /// or by rounds.
+    fn chunks(&self, volume: VolumeNo, size: u64) -> Vec<u64> {
+        let within = size.div_ceil(CHUNK);
+        match self.written.get(&volume) {
+            _ if size <= READ_WHOLE => (0..within).collect(),
+            Some(written) => written.range(..within).copied().collect(),
+            None => Vec::new(),
+        }
+    }
+
+    fn note_written(&mut self, volume: VolumeNo, op: &StoreOp) {
+        let (offset, len) = match op {
+            StoreOp::Write { offset, data, .. } => (offset.0, data.len() as u64),
+            StoreOp::StageData {
+                offset,
+                content: replication::store::Content::Bytes(data),
+                ..
+            } => (offset.0, data.len() as u64),
+            _ => return,
+        };
+        let chunks = offset / CHUNK..(offset + len).div_ceil(CHUNK);
+        self.written.entry(volume).or_default().extend(chunks);
     }
 
     fn frozen_size(&self, uid: SnapshotUid) -> Option<u64> {
@@ -450,12 +486,8 @@ impl EnginePool {
         for at in range.clone().step_by(usize::try_from(granule).expect("small")) {
             let len = granule.min(range.end - at);
             match self.read(volume, snapshot, at, len) {
-                Ok(bytes) => content.bytes.extend_from_slice(&bytes),
-                Err(StoreError::Damaged { .. }) => {
-                    content.damaged.push(at / granule);
-                    let len = content.bytes.len() + usize::try_from(len).expect("small");
-                    content.bytes.resize(len, 0);
-                }
+                Ok(bytes) => content.bytes.write(at, &bytes),
+                Err(StoreError::Damaged { .. }) => content.damaged.push(at / granule),
                 Err(error) => return Err(error),
             }
         }

@@ -4,6 +4,7 @@ use replication::store::{StoreError, StoreReply, StoreTag};
 use replication::words::Incarnation;
 
 use super::clients::{Time, VolumeNo};
+use super::sparse::Sparse;
 
 mod engine_pool;
 mod failing;
@@ -54,14 +55,14 @@ pub struct Rotten {
 impl Rotten {
     /// Whether somebody else's copy has the same bytes.
     pub fn is_in(&self, content: &Content) -> bool {
-        let at = usize::try_from(self.granule).expect("a small volume") * self.good.len();
-        let same = content.bytes.get(at..at + self.good.len()) == Some(&self.good[..]);
+        let len = self.good.len() as u64;
+        let same = content.bytes.read(self.granule * len, len) == self.good;
         same && !content.damaged.contains(&self.granule)
     }
 }
 
 /// The content of a copy, and the granules of it that cannot be read.
 pub struct Content {
-    pub bytes: Vec<u8>,
+    pub bytes: Sparse,
     pub damaged: Vec<u64>,
 }

@@ -8,6 +8,7 @@ use super::nodes::Life;
 use super::{World, place_of};
 use crate::quorum::clients::{FinalCopy, VolumeNo};
 use crate::quorum::off::Check;
+use crate::quorum::sparse::{PAGE, Sparse};
 use crate::quorum::store::Content;
 
 /// How often a copy is looked at while the world goes on.
@@ -80,9 +81,9 @@ impl World {
         &mut self,
         volume: VolumeNo,
         uid: SnapshotUid,
-        wanted: &[u8],
+        wanted: &Sparse,
         granule: u64,
-    ) -> Vec<(NodeId, Option<usize>)> {
+    ) -> Vec<(NodeId, Option<u64>)> {
         let mut found = Vec::new();
         for (id, node) in &mut self.nodes {
             if let Ok(frozen) = node.pool.read_all(volume, Some(uid)) {
@@ -130,7 +131,7 @@ impl World {
         if object.membership.next.is_some() || voters != desired {
             return Err(format!("volume {name} did not arrive at its members"));
         }
-        let mut first: Option<(NodeId, Vec<u8>)> = None;
+        let mut first: Option<(NodeId, Sparse)> = None;
         let mut listed: Option<BTreeSet<SnapshotUid>> = None;
         for member in &object.desired {
             let (node, _) = place_of(member.replica);
@@ -142,7 +143,7 @@ impl World {
                 .map_err(|error| format!("volume {name} on {node}: {error}"))?;
             let snapshots: BTreeSet<SnapshotUid> =
                 pool.snapshots(volume).iter().map(|snapshot| snapshot.uid).collect();
-            let size = copy.bytes.len();
+            let size = copy.bytes.pages().count() as u64 * PAGE;
             match &first {
                 Some((other, known))
                     if copy.damaged.is_empty() && differs(&copy, known, granule).is_some() =>
@@ -159,7 +160,7 @@ impl World {
                 ));
             }
             self.paths.add("final copies compared", 1);
-            self.paths.add("final bytes compared", size as u64);
+            self.paths.add("final bytes compared", size);
         }
         let node = first.as_ref().map_or(place_of(object.desired[0].replica).0, |(node, _)| *node);
         let bytes = first.map(|(_, bytes)| bytes);
@@ -201,17 +202,6 @@ impl World {
 
 /// The first byte in which a copy differs from what it has to be; what is missing at the end is
 /// zeros, and damaged granules are not looked at.
-fn differs(copy: &Content, wanted: &[u8], granule: u64) -> Option<usize> {
-    let bytes = &copy.bytes;
-    let common = bytes.len().min(wanted.len());
-    let same = bytes[..common] == wanted[..common];
-    let rest = if bytes.len() > common { &bytes[common..] } else { &wanted[common..] };
-    if same && rest.iter().all(|byte| *byte == 0) {
-        return None;
-    }
-    let at = |list: &[u8], place: usize| list.get(place).copied().unwrap_or(0);
-    (0..bytes.len().max(wanted.len())).find(|place| {
-        at(bytes, *place) != at(wanted, *place)
-            && !copy.damaged.contains(&(*place as u64 / granule))
-    })
+fn differs(copy: &Content, wanted: &Sparse, granule: u64) -> Option<u64> {
+    copy.bytes.differs(wanted, |byte| !copy.damaged.contains(&(byte / granule)))
 }

@@ -84,7 +84,13 @@ impl World {
     fn observe_entry(&mut self, volume: VolumeNo, term: Term, entry: &replication::entry::Entry) {
         match self.observed.entry(volume, term, entry) {
             Ok(false) => {}
-            Ok(true) => self.observe_change(entry),
+            Ok(true) => {
+                let first = self.plan.volumes[volume.0].size;
+                if matches!(entry.change, Change::Resize { size } if size.0 / 64 >= first) {
+                    self.note("entry: growth by a level");
+                }
+                self.observe_change(entry);
+            }
             Err(violation) => self.fail(violation),
         }
     }
@@ -92,6 +98,7 @@ impl World {
     fn observe_change(&mut self, entry: &replication::entry::Entry) {
         let path = match &entry.change {
             Change::Write { .. } => "entry: write",
+            Change::Zero { len, .. } if len.0 > 16 << 20 => "entry: zeros of a large part",
             Change::Zero { .. } => "entry: zero",
             Change::Flush => "entry: flush",
             Change::Barrier { .. } => "entry: barrier",

@@ -5,6 +5,7 @@ use super::super::register::WriteIndex;
 use super::super::stamp::{self, Place, Value};
 use super::super::violation::{Seen, Unexplained, Violation};
 use super::super::volume::{Extent, Volume};
+use crate::quorum::Sparse;
 
 /// The sector that everything is about, in a volume of two.
 const SECTOR: Extent = Extent { first: 1, count: 1 };
@@ -19,8 +20,8 @@ pub fn bytes(value: u64) -> Vec<u8> {
 }
 
 /// Both sectors.
-pub fn whole(value: u64) -> Vec<u8> {
-    [vec![0; 512], bytes(value)].concat()
+pub fn whole(value: u64) -> Sparse {
+    Sparse::from(&[vec![0; 512], bytes(value)].concat()[..])
 }
 
 fn why(judged: Result<(), Violation>) -> Option<Unexplained> {

@@ -7,6 +7,7 @@ use replication::words::{ClientId, ConnectionNumber, SnapshotUid, StageNumber};
 use super::super::{ClientAction, Clients, ClientsConfig, Violation, VolumeShape};
 use super::server::{Quirk, Server};
 use crate::Rng;
+use crate::quorum::Sparse;
 
 pub const SIZE: u64 = 512 * 1024;
 
@@ -163,16 +164,18 @@ impl World {
 
     fn check(&self) -> Result<(), Violation> {
         for (volume, server) in self.servers.iter().enumerate() {
-            self.clients.check_final(volume, &server.content)?;
+            self.clients.check_final(volume, &server.content[..].into())?;
         }
         for (volume, uid) in &self.told {
-            self.clients.check_snapshot(*volume, *uid, &self.snapshots[&(*volume, *uid)])?;
+            let content = self.snapshots[&(*volume, *uid)][..].into();
+            self.clients.check_snapshot(*volume, *uid, &content)?;
         }
         for uid in &self.group_cuts {
             let volumes = 0..self.servers.len();
             if volumes.clone().all(|volume| self.told.contains(&(volume, *uid))) {
-                let content = |volume| (volume, &self.snapshots[&(volume, *uid)][..]);
-                self.clients.check_group(&volumes.map(content).collect::<Vec<_>>())?;
+                let content = |volume| Sparse::from(&self.snapshots[&(volume, *uid)][..]);
+                let contents: Vec<Sparse> = volumes.map(content).collect();
+                self.clients.check_group(&contents.iter().enumerate().collect::<Vec<_>>())?;
             }
         }
         Ok(())
