@@ -56,7 +56,7 @@ const CASES: &[Case] = &[
         beside: &[],
         provoke: |_| {},
         says: "P6: volume",
-        within: 20,
+        within: 35,
     },
     Case {
         check: Check::Residue,

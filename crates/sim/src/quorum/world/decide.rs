@@ -250,7 +250,7 @@ impl World {
                 why: String::new(),
             }
         };
-        let candidates: Vec<Candidate> = here.map(|place| candidate(place)).collect();
+        let candidates: Vec<Candidate> = here.map(candidate).collect();
         choose(&quorum, &candidates).map(|best| NodeId(best.node))
     }
 
