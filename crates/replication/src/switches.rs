@@ -40,8 +40,8 @@ pub enum Switch {
     DeferredDeletes,
     /// [target] A write is given a seq only if a quorum has credit for it.
     Headroom,
-    /// [target] Zeros, discards below a snapshot, rollbacks and growth need credit as writes do.
-    EveryCost,
+    /// [target] What gives space back needs no credit: off, it needs as much as a write does.
+    FreeWithoutCredit,
     /// [target] A command that is asked again is answered when the first is durable on a quorum.
     AnswerRepeated,
     /// [target] Repairs that a replica takes part in are forgotten when it is gone.

@@ -149,9 +149,8 @@ impl Target {
     /// say what they have.
     pub(super) fn afford(&self, change: &Change, now: Moment) -> Result<u64, CommandError> {
         let cost = self.cost_of(change);
-        let free = !matches!(change, Change::Snapshot(_)) && off!(self, EveryCost);
         match self.credit_for(cost) {
-            _ if cost == 0 || free => Ok(cost),
+            _ if cost == 0 => Ok(cost),
             (true, _) => Ok(cost),
             (false, true) => Err(CommandError::NoSpace),
             (false, false) => Err(CommandError::NotServing { reason: self.why_held(now) }),

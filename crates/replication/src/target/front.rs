@@ -289,7 +289,6 @@ impl Target {
                     admission => admission,
                 }
             }
-            Request::Zero { .. } if off!(self, EveryCost) => Admission::Taken { cost: 0 },
             Request::Zero { offset, len, how, .. } => {
                 self.spend_credit(self.cost_of(&self.zeroing(*offset, *len, *how)), now)
             }
@@ -358,7 +357,15 @@ impl Target {
 
     /// The most that a change takes in a pool (Q7).
     pub(super) fn cost_of(&self, change: &Change) -> u64 {
-        self.costs().of(change)
+        let costs = self.costs();
+        let frees = matches!(
+            change,
+            Change::DeleteSnapshot(_) | Change::Zero { how: Zeroing::Release, .. }
+        );
+        match frees && off!(self, FreeWithoutCredit) {
+            true => costs.of_zero(),
+            false => costs.of(change),
+        }
     }
 
     fn zeroing(&self, offset: ByteOffset, len: ByteLen, how: Zeroing) -> Change {

@@ -25,7 +25,7 @@ pub const REQUIRED: &[(&str, u64)] = &[
     ("entry: clone mark", 100),
     ("entries sent again", 500),
     ("entry: close", 100),
-    ("entry: growth by a level", 20),
+    ("entry: growth by a level", 8),
     ("entry: zeros of a large part", 100),
     ("entry: delete snapshot", 500),
     ("entry: membership", 500),

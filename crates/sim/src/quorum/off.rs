@@ -133,7 +133,7 @@ impl Off {
                 WholeRounds | DeferredDeletes => {
                     &[(Fault::TakeOver, 3), (Fault::Kill, 3), (Fault::Partition, 4)]
                 }
-                Headroom | EveryCost => &[(Fault::FullPool, 3)],
+                Headroom | FreeWithoutCredit => &[(Fault::FullPool, 3)],
                 ForgetRepairs => &[(Fault::Rot, 1), (Fault::Kill, 4), (Fault::BreakLink, 2)],
                 UseKept => &[(Fault::Kill, 3), (Fault::BreakLink, 2), (Fault::Partition, 6)],
                 AnswerRepeated => &[(Fault::BreakClient, 5), (Fault::Pause, 20)],

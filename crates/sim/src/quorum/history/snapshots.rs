@@ -50,17 +50,21 @@ impl Snapshots {
         all.filter(|(_, s)| late(s)).map(|(index, s)| (index, s.asked, s.done)).collect()
     }
 
-    /// It may also hold these.
-    pub fn add(&mut self, index: usize, held: Vec<(u64, Vec<Value>)>) {
+    /// It may also hold these. False: that was known.
+    pub fn add(&mut self, index: usize, held: Vec<(u64, Vec<Value>)>) -> bool {
+        let mut news = false;
         let snapshot = &mut self.0[index];
         // Of an answered one, what is not listed holds zeros, and still may.
         let unlisted = if snapshot.done.is_some() { ZEROS.to_vec() } else { Vec::new() };
         for (sector, values) in held {
             let known = snapshot.values.entry(sector).or_insert_with(|| unlisted.clone());
+            let before = known.len();
             known.extend(values);
             known.sort_unstable();
             known.dedup();
+            news |= known.len() > before;
         }
+        news
     }
 
     pub fn values(&self, index: usize, sector: u64) -> &[Value] {

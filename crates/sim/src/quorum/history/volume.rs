@@ -365,14 +365,19 @@ impl Volume {
         let doubtful = self.ledger.snapshots.since(worked);
         // What one may hold depends on others, where there was a rollback to them: the longest
         // such chain has all of them.
+        let mut news = true;
         for _ in 0..doubtful.len() {
+            // Nothing more comes of what did not change.
+            if !std::mem::take(&mut news) {
+                break;
+            }
             for &(index, asked, done) in &doubtful {
                 let end = done.unwrap_or(now);
                 let mut held = self.between(asked, end);
                 for (sector, register) in &self.registers {
                     held.push((*sector, register.survivors_between(&self.ledger, asked, end)));
                 }
-                self.ledger.snapshots.add(index, held);
+                news |= self.ledger.snapshots.add(index, held);
             }
         }
     }
