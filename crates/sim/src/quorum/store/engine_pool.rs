@@ -141,6 +141,10 @@ impl EnginePool {
             self.flush();
             self.insist(create).expect("a new copy fits");
         }
+        let of_origin = origin.and_then(|origin| self.written.get(&volume_of(origin.volume)));
+        if let Some(written) = of_origin.cloned() {
+            self.written.insert(volume, written);
+        }
         self.flush();
     }
 
