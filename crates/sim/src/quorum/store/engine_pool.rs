@@ -321,6 +321,11 @@ impl EnginePool {
 
     pub fn kill(&mut self) {
         let seed = self.rng.next_u64();
+        if self.has_failed() {
+            // Whoever opens it next reads the device, not what the system had cached of it.
+            self.closed = self.give_up();
+            return;
+        }
         // A pool that is not open has no process.
         if let Some(host) = self.host.take() {
             self.reopen(host.into_pool().abandon().after_kill(seed));

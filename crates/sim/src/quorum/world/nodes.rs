@@ -278,10 +278,12 @@ impl World {
 
     /// False if there was none.
     pub(super) fn end_process(&mut self, id: NodeId) -> bool {
-        let node = self.nodes.get_mut(&id).expect("a node");
-        if node.life == Life::Down {
+        if self.nodes[&id].life == Life::Down {
             return false;
         }
+        // A failure is noted before anything follows from it.
+        self.watch_device(id);
+        let node = self.nodes.get_mut(&id).expect("a node");
         node.life = Life::Down;
         node.forget_replicas();
         self.say(|| format!("node {id} is killed"));
