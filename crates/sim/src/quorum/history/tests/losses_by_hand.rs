@@ -241,3 +241,40 @@ fn a_loss_where_power_was_never_cut_is_found() {
     pair.clients.power_losses(0);
     assert_eq!(pair.clients.verdict(), Err(Violation::LossWithoutPowerCut { volume: 0 }));
 }
+
+#[test]
+fn a_choice_leaves_exactly_what_the_copy_has() {
+    for has in 0..=3 {
+        let mut story = unflushed();
+        story.volume.flushed(200);
+        let copy = [(1, Value(has))].into_iter().filter(|_| has > 0).collect();
+        story.volume.go_on_with(500, 400, &copy, Value(4));
+        for other in 0..=3 {
+            assert_eq!(story.last(other, 600).is_none(), other == has, "{has} was chosen");
+        }
+        story.write(4, 800);
+        story.ack(4, 810);
+        assert!(story.last(has, 900).is_some(), "4 was written since");
+    }
+}
+
+#[test]
+fn a_client_that_goes_on_although_a_copy_was_chosen_is_found() {
+    let mut pair = Pair::new();
+    pair.clients.chosen(pair.now, 0, &[0; 1 << 20]);
+    pair.live(3, |_| true);
+    let verdict = pair.clients.verdict();
+    assert!(matches!(verdict, Err(Violation::WorksAfterChoice { .. })), "{verdict:?}");
+}
+
+#[test]
+fn clients_that_are_told_of_a_choice_go_on() {
+    let mut pair = Pair::new();
+    pair.clients.chosen(pair.now, 0, &[0; 1 << 20]);
+    pair.tell(ClientId(1));
+    for _ in 0..3 {
+        pair.live(3, |_| false);
+    }
+    pair.live(5, |_| true);
+    assert_eq!(pair.clients.verdict(), Ok(()));
+}
