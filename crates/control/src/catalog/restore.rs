@@ -90,18 +90,24 @@ fn other(there: &Object) -> Wrong {
     Wrong { field: "key.name".into(), problem }
 }
 
-/// What makes one state of an object newer than another. Grants and generations never go back, while versions of a
-/// catalog that lost its end began again.
-fn order(body: &Body, version: u64) -> (u64, u64) {
+/// What makes one state of an object newer than another. Grants, memberships and generations never go back, while versions
+/// of a catalog that lost its end began again. A catalog that went back may have given the same grant twice: the one that an
+/// operator confirmed has the later membership, whatever its version.
+fn order(body: &Body, version: u64) -> (u64, u64, u64) {
     match body {
-        Body::Volume(volume) => (volume.quorum.as_ref().map_or(0, |it| it.grant), version),
-        Body::Controller(controller) => (controller.generation, version),
+        Body::Volume(volume) => {
+            let quorum = volume.quorum.as_ref();
+            let membership = quorum.and_then(|it| it.membership.as_ref());
+            let later = membership.map_or(0, |it| it.version);
+            (quorum.map_or(0, |it| it.grant), later, version)
+        }
+        Body::Controller(controller) => (controller.generation, 0, version),
         Body::Node(_)
         | Body::Snapshot(_)
         | Body::Group(_)
         | Body::GroupSnapshot(_)
         | Body::Token(_)
-        | Body::Host(_) => (0, version),
+        | Body::Host(_) => (0, 0, version),
     }
 }
 

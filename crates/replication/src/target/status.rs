@@ -105,10 +105,12 @@ impl Target {
                 }),
             },
             quorum_answers: match self.phase {
-                Phase::Claiming { .. } | Phase::Preparing { .. } | Phase::Serving => {
-                    self.quorum().is_quorum(|it| self.answers(it, now))
-                }
-                Phase::Asking(_) | Phase::Closing { .. } | Phase::Ended => true,
+                // A target that closes waits for a quorum too, and keeps the volume meanwhile.
+                Phase::Claiming { .. }
+                | Phase::Preparing { .. }
+                | Phase::Serving
+                | Phase::Closing { .. } => self.quorum().is_quorum(|it| self.answers(it, now)),
+                Phase::Asking(_) | Phase::Ended => true,
             },
         }
     }

@@ -1,5 +1,5 @@
 //! Protects from a restored copy that takes something back which happened after it was made.
-use proto::v1::{Controller, Key, Quorum, Token, Volume};
+use proto::v1::{Controller, Key, Membership, Quorum, Token, Volume};
 
 use super::*;
 
@@ -43,6 +43,14 @@ fn the_newer_state_of_an_object_wins() {
     assert_eq!(stored(Some(at(9, 3)), at(5, 3)), None);
     assert_eq!(stored(Some(at(6, 4)), at(9, 3)), None, "a higher grant was given since");
     assert_eq!(stored(Some(at(9, 3)), at(6, 4)), Some(10), "versions do not go back");
+    let confirmed = |version, membership| {
+        let membership = Some(Membership { version: membership, ..Membership::default() });
+        let quorum = Some(Quorum { grant: 8, membership, ..Quorum::default() });
+        let volume = Volume { uid: vec![7; 16], quorum, ..Volume::default() };
+        of_volume(version, Some(Body::Volume(volume)), &[])
+    };
+    assert_eq!(stored(Some(confirmed(6, 2)), confirmed(8, 1)), None, "an operator confirmed it");
+    assert_eq!(stored(Some(confirmed(8, 1)), confirmed(6, 2)), Some(9));
     let controller = |version, generation| {
         let body = Body::Controller(Controller { generation, ..Controller::default() });
         object(Kind::Controller, version, Some(body), &[])

@@ -145,6 +145,18 @@ fn a_target_knows_whether_a_quorum_answers() {
     assert!(!stage.is_serving() && !answers(&stage));
 }
 
+/// Protects from a volume that stays with a node which can neither serve nor close it.
+#[test]
+fn a_target_that_closes_without_a_quorum_says_so() {
+    let mut stage = served(3);
+    stage.cut_off(2);
+    stage.cut_off(3);
+    stage.step(Event::Command { id: RequestId(50), command: Command::Close });
+    stage.pass(Span::secs(3));
+    let status = stage.target.status(stage.now);
+    assert!(!status.serving && !status.quorum_answers);
+}
+
 /// Protects from showing what was committed when it was read, and is not any more when the lease
 /// comes back.
 #[test]

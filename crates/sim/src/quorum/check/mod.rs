@@ -387,10 +387,11 @@ impl Observed {
 
 impl Volume {
     /// Q12: without a quorum nothing is done that came since, and nothing is read once the last lease
-    /// is over.
+    /// is over. A flush behind which nothing was written is a look at what is known to be durable.
     fn judge_offline(&self, term: Term, replied: Replied, asked: &Asked) -> Result<(), Violation> {
         let Some(since) = self.without_quorum else { return Ok(()) };
-        let lease = if replied == Replied::Data { LEASE.0 + LEASE.0 / 20 } else { 0 };
+        let looks = replied == Replied::Data || matches!(asked.what, Asks::Flush);
+        let lease = if looks { LEASE.0 + LEASE.0 / 20 } else { 0 };
         match asked.since > since.after(lease) {
             false => Ok(()),
             true => Err(format!("Q12: reign {} answers, and has no quorum: {replied:?}", term.0)),

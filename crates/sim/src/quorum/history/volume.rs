@@ -344,6 +344,7 @@ impl Volume {
         self.rollbacks = (0..ledger.writes.len()).filter(is_open).collect();
         let sectors: BTreeSet<u64> = self.registers.keys().chain(has.keys()).copied().collect();
         self.registers.clear();
+        self.wide.clear();
         for sector in sectors {
             let values = has.get(&sector).copied().into_iter().collect();
             let mut register = Register::new(sector, values);
