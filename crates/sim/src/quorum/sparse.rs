@@ -5,27 +5,29 @@ use std::sync::Arc;
 
 use super::in_memory;
 
-pub const PAGE: u64 = 4096;
+pub const PAGE: u64 = PAGE_LEN as u64;
 
-const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+const PAGE_LEN: usize = 4096;
+
+const ZEROS: [u8; PAGE_LEN] = [0; PAGE_LEN];
 
 #[derive(Clone, Debug, Default)]
 pub struct Sparse {
-    len: u64,
-    pages: BTreeMap<u64, Arc<[u8; PAGE as usize]>>,
+    size: u64,
+    pages: BTreeMap<u64, Arc<[u8; PAGE_LEN]>>,
 }
 
 impl Sparse {
-    pub fn new(len: u64) -> Sparse {
-        Sparse { len, pages: BTreeMap::new() }
+    pub fn new(size: u64) -> Sparse {
+        Sparse { size, pages: BTreeMap::new() }
     }
 
-    pub fn len(&self) -> u64 {
-        self.len
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
-    pub fn resize(&mut self, len: u64) {
-        self.len = len;
+    pub fn resize(&mut self, size: u64) {
+        self.size = size;
     }
 
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {

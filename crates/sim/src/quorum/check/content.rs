@@ -79,13 +79,13 @@ impl Model {
             }
             Change::Rollback { to } => {
                 if let Some(then) = self.snapshots.get(to) {
-                    let size = self.bytes.len();
+                    let size = self.bytes.size();
                     self.bytes.clone_from(then);
                     self.bytes.resize(size);
                 }
             }
             Change::Resize { size } => {
-                self.bytes.resize(size.0.max(self.bytes.len()));
+                self.bytes.resize(size.0.max(self.bytes.size()));
             }
             _ => {}
         }

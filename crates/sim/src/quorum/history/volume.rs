@@ -187,12 +187,12 @@ impl Volume {
         content: &'a Sparse,
     ) -> impl Iterator<Item = (u64, Option<Value>)> + 'a {
         let sector_len = SECTOR as u64;
-        let pages = content.pages().filter(|(at, _)| *at < content.len());
+        let pages = content.pages().filter(|(at, _)| *at < content.size());
         let there = pages.flat_map(move |(at, bytes)| {
-            self.values(at / sector_len, &bytes[..in_memory(PAGE.min(content.len() - at))])
+            self.values(at / sector_len, &bytes[..in_memory(PAGE.min(content.size() - at))])
         });
         let is_there = move |sector: u64| content.has_page(sector * sector_len);
-        let known = self.registers.range(..content.len() / sector_len).map(|(sector, _)| *sector);
+        let known = self.registers.range(..content.size() / sector_len).map(|(sector, _)| *sector);
         let zeros = known.filter(move |sector| !is_there(*sector));
         there.chain(zeros.map(|sector| (sector, Some(Value::ZEROS))))
     }

@@ -189,7 +189,7 @@ impl Books {
                 name: format!("snapshot-{number}"),
                 created: number,
             })),
-            5..8 if !kept.is_empty() && !(spares && rng.chance(2, 3)) => {
+            5..8 if !(kept.is_empty() || spares && rng.chance(2, 3)) => {
                 let oldest = *rng.pick(&kept);
                 self.done.remove(&oldest);
                 Some(Order::Delete(oldest))

@@ -355,9 +355,9 @@ impl EnginePool {
     pub fn rot(&mut self, volume: VolumeNo, may: impl Fn(u64) -> bool) -> Option<Rotten> {
         let granule_len = self.facts(volume)?.costs.granule.0;
         let content = self.read_all(volume, None).ok()?;
-        let granules = content.bytes.len() / granule_len;
+        let granules = content.bytes.size() / granule_len;
         let used: Vec<u64> = content.bytes.pages().map(|(at, _)| at / granule_len).collect();
-        let granule = match content.bytes.len() > READ_WHOLE && !used.is_empty() {
+        let granule = match content.bytes.size() > READ_WHOLE && !used.is_empty() {
             true => *self.rng.pick(&used),
             false => self.rng.below(granules),
         };
