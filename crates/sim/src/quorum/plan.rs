@@ -73,7 +73,7 @@ pub const FAULTS: [(Fault, &str, u64); 31] = [
     (Fault::CorruptByte, "fault: byte changed in flight", 5),
     (Fault::SlowDisk, "fault: slow disk", 5),
     (Fault::FailPool, "fault: pool failed", 10),
-    (Fault::Rot, "fault: bit rot", 2),
+    (Fault::Rot, "fault: bit rot", 1),
     (Fault::FullPool, "fault: pool full", 7),
     (Fault::CatalogAway, "fault: catalog away", 8),
     (Fault::BreakClient, "fault: client connection broken", 12),
@@ -82,9 +82,9 @@ pub const FAULTS: [(Fault, &str, u64); 31] = [
     (Fault::GroupCut, "group cut begun", 2),
     (Fault::FlushFails, "fault: flush failed", 5),
     (Fault::Stranded, "fault: target stranded", 8),
-    (Fault::CatalogRolledBack, "fault: catalog rolled back", 10),
+    (Fault::CatalogRolledBack, "fault: catalog rolled back", 6),
     (Fault::ObjectMissing, "fault: object missing", 10),
-    (Fault::QuorumLost, "fault: quorum lost for good", 25),
+    (Fault::QuorumLost, "fault: quorum lost for good", 8),
     (Fault::Clone, "clone begun", 10),
 ];
 

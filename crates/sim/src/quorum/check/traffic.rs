@@ -2,6 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Position, Seq};
+use replication::constants::REQUEST_MAX;
 use replication::entry::Change;
 use replication::message::{ToReplica, ToTarget};
 use replication::store::Content;
@@ -11,16 +12,22 @@ use super::Observed;
 use crate::quorum::clients::VolumeNo;
 
 /// One replica on its way from the first round to the stream.
-#[derive(Default)]
 struct CatchUp {
     since: Seq,
     bytes: u64,
-    /// Granules of its own tail, which are brought too.
-    own: u64,
+    /// Granules of its own tail, which are brought too. `None`: a part of it is longer than any write, so most of it
+    /// are holes that cost nothing.
+    own: Option<u64>,
     end: Option<Position>,
     /// The round ends at a user's snapshot. Its content is brought for itself: what changes behind
     /// it once more is needed twice.
     at_snapshot: bool,
+}
+
+impl CatchUp {
+    fn since(since: Seq) -> CatchUp {
+        CatchUp { since, bytes: 0, own: Some(0), end: None, at_snapshot: false }
+    }
 }
 
 #[derive(Default)]
@@ -44,7 +51,7 @@ impl Traffic {
     pub fn sent(&mut self, replica: ReplicaId, body: &ToReplica) -> Option<Position> {
         match body {
             ToReplica::BeginImport { mark, .. } => {
-                let fresh = CatchUp { since: mark.since, ..CatchUp::default() };
+                let fresh = CatchUp::since(mark.since);
                 self.under_way.entry(replica).or_insert(fresh);
                 None
             }
@@ -72,8 +79,12 @@ impl Traffic {
         let catch_up = self.under_way.get_mut(&replica)?;
         match body {
             ToTarget::OwnChanged { ranges, .. } => {
-                let lens = ranges.iter().map(|range| range.len.0.div_ceil(granule));
-                catch_up.own += lens.sum::<u64>();
+                let lens = ranges.iter().map(|range| {
+                    let is_written = range.len.0 <= REQUEST_MAX;
+                    is_written.then(|| range.len.0.div_ceil(granule))
+                });
+                let told: Option<u64> = lens.sum();
+                catch_up.own = catch_up.own.zip(told).map(|(own, told)| own + told);
             }
             ToTarget::Committed { position } => {
                 catch_up.end = Some(*position);
@@ -86,8 +97,8 @@ impl Traffic {
 
     /// Goes on behind a user's snapshot.
     pub fn go_on(&mut self, replica: ReplicaId, from: Position) {
-        let (since, end) = (from.seq, Some(from));
-        self.under_way.insert(replica, CatchUp { since, end, ..CatchUp::default() });
+        let end = Some(from);
+        self.under_way.insert(replica, CatchUp { end, ..CatchUp::since(from.seq) });
     }
 }
 
@@ -121,6 +132,6 @@ impl Observed {
                 }
             }
         }
-        Some(Brought { bytes, changed: (granules.len() as u64 + own) * granule })
+        Some(Brought { bytes, changed: (granules.len() as u64 + own?) * granule })
     }
 }

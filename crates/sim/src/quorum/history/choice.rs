@@ -35,7 +35,7 @@ impl Clients {
             }
         }
         let torn = torn.map(|at| view.content.content(Seen::Chosen, at, Unexplained::NoValue));
-        view.sectors = bytes.len() / block::LOGICAL_SECTOR;
+        view.sectors = bytes.size() / block::LOGICAL_SECTOR;
         view.chosen = Some(Chosen { at: now, has });
         self.count("copies chosen");
         torn.into_iter().for_each(|violation| self.fail(violation));

@@ -311,7 +311,7 @@ impl Load {
             Fact::Chosen { volume, at, bytes, snapshots } => {
                 self.clients().chosen(at.0, volume.0, bytes);
                 self.forget_orders(*volume);
-                self.operator.chosen(*volume, bytes.len() as u64, snapshots);
+                self.operator.chosen(*volume, bytes.size(), snapshots);
                 let gone =
                     |(of, uid): &(VolumeNo, SnapshotUid)| of == volume && !snapshots.contains(uid);
                 self.good_cuts.retain(|cut| !cut.iter().any(gone));

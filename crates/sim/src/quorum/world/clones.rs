@@ -100,7 +100,7 @@ impl World {
         let of = Origin { volume: uid_of(origin), snapshot, at };
         let pool = &mut self.nodes.get_mut(&copies[0]).expect("a node").pool;
         let content = pool.read_all(origin, Some(snapshot)).expect("it has the snapshot");
-        let (size, block_size) = (content.bytes.len(), self.plan.volumes[origin.0].block_size);
+        let (size, block_size) = (content.bytes.size(), self.plan.volumes[origin.0].block_size);
         self.plan.volumes.push(VolumePlan { rf: places.len(), size, block_size });
         self.observed.cloned(origin, at);
         let mut voters = Vec::new();
