@@ -52,8 +52,7 @@ use rounds::Rounds;
 use sequence::Sequence;
 use steps::Steps;
 
-pub use rounds::Progress;
-pub use status::{PeerStatus, Standing, Status};
+pub use status::{PeerStatus, Progress, Standing, Status};
 
 #[derive(Debug)]
 pub enum Event {

@@ -12,7 +12,7 @@ use crate::store::{ChangedRange, Content};
 use crate::target::peer::{Apart, Stand};
 use crate::target::plan::{Segment, Staged, plan};
 use crate::target::sources::Kept;
-use crate::target::{Cx, Target, off};
+use crate::target::{Cx, Progress, Target, off};
 use crate::words::{Moment, ReplicaId, Span};
 
 /// Pauses before a round is tried again.
@@ -43,22 +43,13 @@ pub struct Round {
     pin: Option<Seq>,
 }
 
-/// What can be seen of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    pub brought: ByteLen,
-    /// Everything of the volume below this was looked at.
-    pub at: ByteOffset,
-    pub of: ByteLen,
-    /// Bytes in a second.
-    pub rate: ByteLen,
-    /// Unknown until something was looked at.
-    pub left: Option<Span>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    Opening(AskId),
+    /// `kept`: the source was asked to go on from where it is frozen already.
+    Opening {
+        id: AskId,
+        kept: Option<Position>,
+    },
     Beginning,
     OwnChanges(AskId),
     Copying,
@@ -199,13 +190,14 @@ impl Target {
             RoundPoint::Snapshot(_) => Seq(apart.agreed.seq.0 + 1),
         };
         let id = self.ask_id();
+        let kept = if let RoundPoint::Kept(at) = point { Some(at) } else { None };
         cx.send(source, link, self.term, ToReplica::OpenRound { id, point });
         let pin = Some(self.peers[&source].held).filter(|pin| self.sequence.has_all_above(*pin));
         let round = Round {
             source,
             apart,
             least,
-            step: Step::Opening(id),
+            step: Step::Opening { id, kept },
             staged,
             opened: None,
             own: Vec::new(),
@@ -264,21 +256,26 @@ impl Target {
         opened: Result<Box<OpenedRound>, RoundFailure>,
         cx: &mut Cx<'_>,
     ) {
-        let Some(replica) = self.destination(|round| round.step == Step::Opening(id)) else {
+        let is_it = |round: &Round| matches!(round.step, Step::Opening { id: of, .. } if of == id);
+        let Some(replica) = self.destination(is_it) else {
             // Nobody waits for it any more.
             if let Ok(opened) = opened {
                 self.rounds.keep(source, &[opened.position], cx.now);
             }
             return;
         };
-        let least = self.round(replica).expect("found above").least;
+        let round = self.round(replica).expect("found above");
+        let (least, step) = (round.least, round.step);
         // A source that is frozen below what it holds would be copied for ever: no such round brings
         // the destination to where it can join.
         let plausible = |opened: &OpenedRound| {
             opened.position.seq >= least && opened.is_plausible(self.term).is_ok()
         };
         let Some(opened) = opened.ok().filter(|opened| plausible(opened)) else {
-            self.forget_kept_of(replica);
+            // A user's snapshot that is gone says nothing of what is frozen for the import.
+            if let Step::Opening { kept: Some(at), .. } = step {
+                self.forget_frozen(source, at);
+            }
             let round = self.round(replica).expect("found above");
             round.apart.bad_sources.push(source);
             return self.round_failed(replica, AFTER_FAILURE, cx);
@@ -530,18 +527,6 @@ impl Target {
             ..Apart::default()
         });
         self.begin_round(replica, cx);
-    }
-
-    /// Whether the round of another destination uses what was frozen there: the last of them closes it.
-    fn is_copied_from(&self, but: ReplicaId, source: ReplicaId, frozen: Position) -> bool {
-        let uses = |round: &Round| {
-            let opened = round.opened.as_ref().filter(|opened| opened.snapshot.is_none());
-            round.source == source && opened.is_some_and(|opened| opened.position == frozen)
-        };
-        self.peers.iter().any(|(replica, peer)| match &peer.stand {
-            Stand::CatchingUp(round) => *replica != but && uses(round),
-            _ => false,
-        })
     }
 
     fn import_failed(&mut self, replica: ReplicaId, reason: &RoundFailure, cx: &mut Cx<'_>) {

@@ -116,13 +116,21 @@ impl Target {
         }
     }
 
-    /// The source said that what was kept is gone.
-    pub(super) fn forget_kept_of(&mut self, replica: ReplicaId) {
-        let Some(round) = self.round(replica) else { return };
-        let (source, staged) = (round.source, round.staged);
-        if let Some((mark, _)) = staged {
-            self.forget_frozen(source, mark.source);
-        }
+    /// Whether the round of another destination uses what was frozen there: the last of them closes it.
+    pub(super) fn is_copied_from(
+        &self,
+        but: ReplicaId,
+        source: ReplicaId,
+        frozen: Position,
+    ) -> bool {
+        let uses = |round: &Round| {
+            let opened = round.opened.as_ref().filter(|opened| opened.snapshot.is_none());
+            round.source == source && opened.is_some_and(|opened| opened.position == frozen)
+        };
+        self.peers.iter().any(|(replica, peer)| match &peer.stand {
+            Stand::CatchingUp(round) => *replica != but && uses(round),
+            _ => false,
+        })
     }
 
     /// Nobody goes on with it.

@@ -1,14 +1,26 @@
 //! What can be seen of a reign from outside: states by the names of the resource schema, figures,
 //! and the reason when something does not move.
-use block::{ByteLen, Position, Seq, Term};
+use block::{ByteLen, ByteOffset, Position, Seq, Term};
 
 use crate::constants::LEASE;
 use crate::membership::{Member, Membership};
 use crate::state::Stages;
 use crate::target::peer::{Peer, Stand};
-use crate::target::rounds::Progress;
 use crate::target::{Phase, Target};
 use crate::words::{Moment, SnapshotUid, Span, VolumeUid};
+
+/// What can be seen of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub brought: ByteLen,
+    /// Everything of the volume below this was looked at.
+    pub at: ByteOffset,
+    pub of: ByteLen,
+    /// Bytes in a second.
+    pub rate: ByteLen,
+    /// Unknown until something was looked at.
+    pub left: Option<Span>,
+}
 
 /// How a replica stands; the names are those of the replica resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,13 +37,21 @@ impl Sparse {
             let within = in_memory(at % PAGE);
             let count = (in_memory(PAGE) - within).min(bytes.len() - done);
             let part = &bytes[done..done + count];
-            // What is written as zeros on nothing stays nothing.
-            let there = self.pages.contains_key(&(at / PAGE));
-            if there || part.iter().any(|byte| *byte != 0) {
-                let page = self.pages.entry(at / PAGE).or_insert_with(|| Arc::new(ZEROS));
-                Arc::make_mut(page)[within..within + count].copy_from_slice(part);
-            }
+            self.write_part(at / PAGE, within, part);
             done += count;
+        }
+    }
+
+    /// What is written as zeros on nothing stays nothing.
+    fn write_part(&mut self, no: u64, within: usize, part: &[u8]) {
+        if let Ok(whole) = <&[u8; PAGE_LEN]>::try_from(part) {
+            match *whole == ZEROS {
+                true => self.pages.remove(&no),
+                false => self.pages.insert(no, Arc::new(*whole)),
+            };
+        } else if self.pages.contains_key(&no) || part != &ZEROS[..part.len()] {
+            let page = self.pages.entry(no).or_insert_with(|| Arc::new(ZEROS));
+            Arc::make_mut(page)[within..within + part.len()].copy_from_slice(part);
         }
     }
 

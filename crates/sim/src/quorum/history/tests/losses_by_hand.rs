@@ -7,6 +7,7 @@ use super::super::stamp::Value;
 use super::super::violation::{Unexplained, Violation};
 use super::super::{ClientAction, Clients, ClientsConfig, VolumeShape};
 use super::by_hand::{Story, stale, whole};
+use crate::quorum::sparse::Sparse;
 
 /// Write 1 is flushed, 2 and 3 are not.
 fn unflushed() -> Story {
@@ -261,7 +262,7 @@ fn a_choice_leaves_exactly_what_the_copy_has() {
 #[test]
 fn a_client_that_goes_on_although_a_copy_was_chosen_is_found() {
     let mut pair = Pair::new();
-    pair.clients.chosen(pair.now, 0, &[0; 1 << 20]);
+    pair.clients.chosen(pair.now, 0, &Sparse::new(1 << 20));
     pair.live(3, |_| true);
     let verdict = pair.clients.verdict();
     assert!(matches!(verdict, Err(Violation::WorksAfterChoice { .. })), "{verdict:?}");
@@ -270,7 +271,7 @@ fn a_client_that_goes_on_although_a_copy_was_chosen_is_found() {
 #[test]
 fn clients_that_are_told_of_a_choice_go_on() {
     let mut pair = Pair::new();
-    pair.clients.chosen(pair.now, 0, &[0; 1 << 20]);
+    pair.clients.chosen(pair.now, 0, &Sparse::new(1 << 20));
     pair.tell(ClientId(1));
     for _ in 0..3 {
         pair.live(3, |_| false);
