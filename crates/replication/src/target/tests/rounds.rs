@@ -1,8 +1,11 @@
 //! Several that catch up at once.
+use crate::client::{Command, RequestId};
 use crate::message::ToTarget;
+use crate::state::SnapshotSpec;
+use crate::target::Event;
 use crate::target::tests::served;
 use crate::target::tests::stage::{Fake, members, write};
-use crate::words::{ReplicaId, Span};
+use crate::words::{ReplicaId, SnapshotUid, Span};
 
 /// Protects from a source that is thawed while another destination still copies from it: that one's
 /// round fails, and what the target keeps for it is not there.
@@ -28,4 +31,29 @@ fn a_source_that_two_copy_from_is_closed_by_the_last() {
     stage.pass(Span::secs(1));
     assert_eq!(stage.held(5), stage.held(1), "it went on with what was frozen");
     assert_eq!(source(&stage), None, "nothing stays frozen");
+}
+
+/// Protects from a source that stays frozen for the rest of the reign, with all the space that it holds: a user's snapshot
+/// that is gone says nothing of the point at which an import of the same destination was begun.
+#[test]
+fn a_snapshot_that_is_gone_does_not_hide_what_is_frozen() {
+    let mut stage = served(3);
+    stage.ask(1, 1, write(0));
+    stage.pass(Span::secs(2));
+    stage.replicas.insert(ReplicaId(4), Fake::new());
+    stage.fake(4).begins_imports = false;
+    stage.change_desired(members(4));
+    stage.pass(Span::secs(1));
+    let is_frozen = |stage: &super::Stage| stage.replicas.values().any(|it| !it.frozen.is_empty());
+    assert!(is_frozen(&stage), "the fourth copies from it");
+    stage.cut_off(4);
+    let spec = SnapshotSpec { uid: SnapshotUid([7; 16]), name: "monday".into(), created: 0 };
+    stage.step(Event::Command { id: RequestId(50), command: Command::Snapshot(spec) });
+    stage.pass(Span::secs(1));
+    stage.reconnect(4);
+    stage.pass(Span::secs(30));
+    assert!(is_frozen(&stage), "its import may go on");
+    stage.cut_off(4);
+    stage.pass(Span::secs(60));
+    assert!(!is_frozen(&stage), "what is not gone on with is closed in time");
 }

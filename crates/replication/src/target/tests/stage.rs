@@ -94,7 +94,7 @@ impl Fake {
             regressed: self.regressed,
             snapshots: Vec::new(),
             rounds: Vec::new(),
-            import: None,
+            import: self.import.map(|mark| (mark, ByteOffset(0))),
             headroom: ByteLen(self.headroom),
             block_size: ByteLen(4096),
             costs: Costs {
@@ -172,6 +172,10 @@ impl Fake {
                 let (size, snapshots) = (shared.size, Vec::new());
                 let opened = OpenedRound { position, shared, size, snapshot: None, snapshots };
                 vec![ToTarget::RoundOpened { id, opened: Ok(Box::new(opened)) }]
+            }
+            // It has no snapshots of users.
+            ToReplica::OpenRound { id, point: RoundPoint::Snapshot(_) } => {
+                vec![ToTarget::RoundOpened { id, opened: Err(RoundFailure::Gone) }]
             }
             ToReplica::CloseRound { round } => {
                 self.frozen.remove(&round);
