@@ -12,7 +12,7 @@ use crate::state::SharedState;
 pub(crate) const SEQ_MAX: u64 = SEQ_END / 2;
 /// The most that one entry can cost; sums of as many as are under way stay far below 2^64.
 const COST_MAX: u64 = 1 << 32;
-/// Stages are counted one by one.
+/// Stages are counted one by one, but for a leap of 2^32 when an operator chooses a copy (Q12): that leaves 65,536 choices.
 const STAGE_MAX: u64 = 1 << 48;
 
 impl Welcome {
