@@ -45,10 +45,14 @@ impl Site {
         self.make(&found).await
     }
 
-    /// The intent of a new volume.
+    /// The intent of a new volume. A call that was given up may have stored the same intent meanwhile.
     pub async fn intend(&self, volume: &v1::Volume) -> Result<Found, StepError> {
-        let taken = || StepError::VolumeExists { name: volume.name.clone() };
-        self.swap(0, volume).await?.ok_or_else(taken)
+        if let Some(found) = self.swap(0, volume).await? {
+            return Ok(found);
+        }
+        let found = self.volume(&volume.name).await?;
+        let own = found.filter(|found| found.volume.uid == volume.uid);
+        own.ok_or_else(|| StepError::VolumeExists { name: volume.name.clone() })
     }
 
     /// The replicas of a volume that is intended, and their votes.
