@@ -299,3 +299,16 @@ fn a_volume_whose_target_cannot_be_stopped_is_not_deleted() {
         assert!(bench.nodes.iter().all(|it| it.with(|it| it.replicas.is_empty())));
     });
 }
+
+/// Protects a caller that repeats a call which it gave up: the first may store its intent after the second has looked.
+#[test]
+fn an_intent_that_landed_late_is_the_callers_own() {
+    play(async |bench| {
+        let own = bench.site.plan_clone(&clone_wanted()).await.unwrap();
+        let first = bench.site.intend(&own).await.unwrap();
+        assert_eq!(bench.site.intend(&own).await.unwrap().version, first.version);
+        let other = v1::Volume { uid: vec![9; 16], ..own };
+        let refused = bench.site.intend(&other).await.unwrap_err();
+        assert!(matches!(refused, StepError::VolumeExists { .. }), "{refused}");
+    });
+}

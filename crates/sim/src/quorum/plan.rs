@@ -148,7 +148,7 @@ const SEC: u64 = 1_000_000;
 const KINDS: [usize; 8] = [0, 1, 2, 3, 4, 6, 8, 12];
 
 /// Any of the faults, each at a rate of its own between half and four times the ordinary one. Which
-/// faults meet is not chosen by anybody's expectation of what is dangerous.
+/// faults meet is left to chance, not to an expectation of what is dangerous.
 fn draw_faults(rng: &mut Rng) -> Vec<(Fault, u64)> {
     let mut all = FAULTS.to_vec();
     rng.shuffle(&mut all);

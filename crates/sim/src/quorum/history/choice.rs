@@ -1,7 +1,7 @@
 //! A copy that an operator chose to go on with, when a quorum was lost for good (Q12).
 //!
 //! It decides everything: what it has is the content, whether that was acknowledged or not, and what it
-//! has not is lost. Whoever was attached has to be told, so nothing is answered under an older stage.
+//! has not is lost. Attached clients have to learn of the loss, so no request under an older stage is answered.
 use std::collections::BTreeMap;
 
 use replication::words::{ClientId, StageNumber};
@@ -19,7 +19,7 @@ pub struct Chosen {
 }
 
 impl Clients {
-    /// This is the content from now on, for everybody who is told.
+    /// This is the content from now on, for clients that know of the loss.
     pub fn chosen(&mut self, now: u64, volume: usize, bytes: &Sparse) {
         self.now = now;
         let view = &mut self.volumes[volume];

@@ -329,7 +329,7 @@ impl Volume {
     }
 
     /// An operator chose a copy at the moment `at`: each sector holds what that has, whatever was
-    /// acknowledged. Only rollbacks may have come behind it, since nobody could write. `next`: the
+    /// acknowledged. Only rollbacks may have come behind it, since no client could write. `next`: the
     /// number of the first write from now on.
     pub fn go_on_with(&mut self, now: u64, at: u64, has: &BTreeMap<u64, Value>, next: Value) {
         let late = |write: &&Write| match (write.makes, write.fate) {

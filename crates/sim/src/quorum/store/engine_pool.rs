@@ -322,7 +322,7 @@ impl EnginePool {
     pub fn kill(&mut self) {
         let seed = self.rng.next_u64();
         if self.has_failed() {
-            // Whoever opens it next reads the device, not what the system had cached of it.
+            // The next opening reads the device, not what the system had cached of it.
             self.closed = self.give_up();
             return;
         }

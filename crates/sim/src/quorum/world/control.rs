@@ -1,4 +1,4 @@
-//! The copies of volumes: says who is to vote, creates and wipes them. Where targets are is decided in `decide.rs`.
+//! The copies of volumes: decides which replicas vote, creates and wipes them. Where targets are is decided in `decide.rs`.
 use replication::catalog::VolumeObject;
 use replication::membership::{Member, Membership, Voters};
 use replication::state::ReplicaState;
