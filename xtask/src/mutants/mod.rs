@@ -1,23 +1,24 @@
 //! Mutation testing by sample: do the tests notice when a line of the product does something else?
 //!
-//! `cargo mutants` lists the mutants; a sample of them, drawn by seed, is tried one by one in a
-//! checkout of HEAD of its own. A mutant that does not build is not counted. The suites that count for
-//! its crate run in the order of their cost, and the first one that fails or does not end catches it. The
-//! report names what survived.
+//! `cargo mutants` lists the mutants; a sample of them, drawn by seed, is tried in a checkout of HEAD of its
+//! own. They are built together (`combine`), and tried one by one. A mutant that does not build is not counted. The
+//! suites that count for its crate run in the order of their cost, and the first one that fails or does not
+//! end catches it. The report names what survived.
+mod combine;
 mod plan;
 mod sample;
+mod tree;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::shell::{self, Ended};
-use plan::{CRATES, Suite};
-use sample::Mutant;
+use crate::shell;
+use plan::CRATES;
+use tree::{Tree, git};
 
 /// Of those that build, so many in a hundred have to be caught.
 const CAUGHT_PERCENT: usize = 90;
@@ -30,6 +31,9 @@ pub struct Options {
     /// Which ones: the same seed draws the same sample of the same sources
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How many suites are run for a crate at the most, cheapest first
+    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+    suites: usize,
     /// Crates to draw from
     #[arg(default_values_t = CRATES.map(str::to_owned))]
     crates: Vec<String>,
@@ -61,33 +65,36 @@ struct Report<'a> {
     tried: Vec<Tried>,
 }
 
-/// A checkout in which sources may be changed, with builds of its own.
-struct Tree {
-    path: PathBuf,
-    builds: PathBuf,
-}
-
 pub fn run(options: &Options) -> Result<ExitCode> {
     for name in &options.crates {
         ensure!(CRATES.contains(&name.as_str()), "no suites are known for `{name}`: {CRATES:?}");
     }
     shell::clear_log("mutants")?;
     let tool = sample::tool()?;
-    let tree = Tree::at_head()?;
+    let mut tree = Tree::at_head(options.suites)?;
     let commit = git(&tree.path, "rev-parse HEAD")?.trim().to_owned();
     let mutants = sample::list(&tool, &tree.path, &options.crates)?;
     let listed = mutants.len();
     ensure!(listed > 0, "there is nothing to change in {:?}", options.crates);
     let sample = sample::draw(mutants, options.sample, options.seed);
     println!("{} of {listed} mutants of {commit}, seed {}", sample.len(), options.seed);
+    let together = tree.combine(&sample)?;
+    println!("{} of them are built together", together.len());
     tree.check_baseline(&sample)?;
+    // The others want builds of their own, which replace this one.
+    let alone = (0..sample.len()).filter(|number| !together.contains(number));
+    let order: Vec<usize> = together.iter().copied().chain(alone).collect();
     let mut tried = Vec::new();
-    for (at, mutant) in sample.into_iter().enumerate() {
+    for number in order {
+        let mutant = &sample[number];
         let begun = Instant::now();
-        let fate = tree.try_out(&mutant)?;
-        println!("== {} of {}: {}: {fate:?}", at + 1, options.sample, mutant.name);
-        let Mutant { name, diff, .. } = mutant;
-        tried.push(Tried { name, seconds: begun.elapsed().as_secs_f64(), fate, diff });
+        let fate = match together.contains(&number) {
+            true => tree.try_combined(number, mutant)?,
+            false => tree.try_alone(mutant)?,
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("== {} of {}: {}: {fate:?}", tried.len() + 1, sample.len(), mutant.name);
+        tried.push(Tried { name: mutant.name.clone(), seconds, fate, diff: mutant.diff.clone() });
     }
     finish(&Report { commit, seed: options.seed, crates: &options.crates, listed, tried })
 }
@@ -109,78 +116,4 @@ fn finish(report: &Report<'_>) -> Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
-}
-
-fn git(at: &Path, words: &str) -> Result<String> {
-    let finished = shell::program("git", words).at(at).keep_output().run("mutants")?;
-    ensure!(finished.exited_well, "git {words} failed");
-    Ok(finished.stdout)
-}
-
-impl Tree {
-    fn at_head() -> Result<Tree> {
-        let folder = shell::target().join("mutants");
-        let tree = Tree { path: folder.join("tree"), builds: folder.join("builds") };
-        let path = tree.path.display();
-        if tree.path.join(".git").exists() {
-            let head = git(&shell::root(), "rev-parse HEAD")?;
-            git(&tree.path, &format!("checkout --quiet --force --detach {}", head.trim()))?;
-        } else {
-            git(&shell::root(), "worktree prune")?;
-            git(&shell::root(), &format!("worktree add --quiet --force --detach {path} HEAD"))?;
-        }
-        Ok(tree)
-    }
-
-    /// Without a change everything has to pass, or nothing would be known of any mutant.
-    fn check_baseline(&self, sample: &[Mutant]) -> Result<()> {
-        for name in CRATES {
-            if !sample.iter().any(|mutant| mutant.package == name) {
-                continue;
-            }
-            for suite in plan::suites(name) {
-                let ended = self.run(suite)?;
-                ensure!(
-                    ended == Ended::Well,
-                    "`{}` does not pass as it is: {ended:?}",
-                    suite.words
-                );
-            }
-        }
-        Ok(())
-    }
-
-    fn try_out(&self, mutant: &Mutant) -> Result<Fate> {
-        let patch = self.builds.join("mutant.patch");
-        fs::create_dir_all(&self.builds)?;
-        fs::write(&patch, mutant.patch()).context("writing a mutant")?;
-        git(&self.path, &format!("apply {}", patch.display()))?;
-        let fate = self.judge(mutant);
-        git(&self.path, "checkout --quiet -- .")?;
-        fate
-    }
-
-    fn judge(&self, mutant: &Mutant) -> Result<Fate> {
-        let build = Suite::build_of(&mutant.package);
-        match self.run(&build)? {
-            Ended::Well => {}
-            Ended::Badly => return Ok(Fate::DoesNotBuild),
-            Ended::TooLate => bail!("building `{}` takes too long", mutant.package),
-        }
-        for suite in plan::suites(&mutant.package) {
-            if self.run(suite)? != Ended::Well {
-                return Ok(Fate::Caught { by: suite.words.to_owned() });
-            }
-        }
-        Ok(Fate::Survived)
-    }
-
-    fn run(&self, suite: &Suite) -> Result<Ended> {
-        let mut test =
-            shell::cargo(suite.words).at(&self.path).env("CARGO_TARGET_DIR", self.builds.display());
-        for (name, value) in suite.env {
-            test = test.env(name, value);
-        }
-        test.run_within(suite.limit, "mutants")
-    }
 }

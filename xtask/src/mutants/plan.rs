@@ -52,6 +52,11 @@ static CONTROL: [Suite; 2] = [
     suite("test --locked -p rig --test node_loss --test group_snapshots --test old_controller", 40),
 ];
 
+/// How long a suite may take with a mutant that is built, if it takes so long without one.
+pub fn limit(takes: Duration) -> Duration {
+    takes * 3 + Duration::from_secs(60)
+}
+
 pub fn suites(of: &str) -> &'static [Suite] {
     match of {
         "replication" => &REPLICATION,
@@ -63,6 +68,11 @@ pub fn suites(of: &str) -> &'static [Suite] {
 }
 
 impl Suite {
+    /// Whether it starts the product's program, which its own build does not make.
+    pub fn runs_processes(&self) -> bool {
+        self.words.contains("-p rig")
+    }
+
     /// Whether a crate builds at all.
     pub fn build_of(package: &str) -> Suite {
         match package {

@@ -12,6 +12,29 @@ pub struct Mutant {
     pub package: String,
     pub file: String,
     pub diff: String,
+    pub function: Option<Function>,
+    /// What `replacement` stands for.
+    pub span: Span,
+    pub replacement: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Function {
+    /// From its comment to its last brace.
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Span {
+    pub start: Place,
+    pub end: Place,
+}
+
+/// Both are counted from 1, columns in characters.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Place {
+    pub line: usize,
+    pub column: usize,
 }
 
 impl Mutant {
@@ -84,6 +107,9 @@ mod tests {
             package: "engine".into(),
             file: "src/lib.rs".into(),
             diff: "--- src/lib.rs\n+++ replace f with ()\n@@ -1,1 +1,1 @@\n-f()\n+()\n".into(),
+            function: None,
+            span: Span { start: Place { line: 1, column: 1 }, end: Place { line: 1, column: 4 } },
+            replacement: "()".into(),
         };
         (0..count).map(mutant).collect()
     }
