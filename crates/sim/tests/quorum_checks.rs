@@ -90,6 +90,22 @@ const CASES: &[Case] = &[
         says: "Q7",
         within: 10,
     },
+    Case {
+        check: Check::Space,
+        off: Off::Machine(Switch::Headroom),
+        beside: &[],
+        provoke: |_| {},
+        says: "no space on too many replicas",
+        within: 40,
+    },
+    Case {
+        check: Check::Space,
+        off: Off::Machine(Switch::Headroom),
+        beside: &[],
+        provoke: |_| {},
+        says: "waits although only space is short",
+        within: 10,
+    },
 ];
 
 /// What a world found; what a machine itself noticed is not a checker's finding.

@@ -30,8 +30,14 @@ const CHUNK: u64 = 128 << 10;
 const READ_WHOLE: u64 = 16 << 20;
 /// Tags of checkers; replicas count from below.
 const OWN_TAGS: u64 = 1 << 62;
-/// Bytes that the hog writes at once.
+/// Bytes that the hog writes at once until it has asked for as much as the pool has.
 const BITE: usize = 256 << 10;
+/// Bytes that it writes from then on, and how often: space that comes back is taken again, down to less
+/// than a replica asks for.
+const CRUMB: usize = 16 << 10;
+const CRUMB_EVERY: u64 = 50_000;
+/// The hog is thin, and has room for crumbs until the pool may have space again.
+const HOG_SIZE: u64 = 3 * POOL;
 const HOG: &str = "hog";
 
 pub struct EnginePool {
@@ -53,8 +59,10 @@ pub struct EnginePool {
     flushed: BTreeMap<VolumeNo, Position>,
     /// Chunks of each volume that data was ever written to.
     written: BTreeMap<VolumeNo, BTreeSet<u64>>,
-    /// How much the hog has, if it has been made.
+    /// How much the hog has asked for, if it has been made.
     hog: Option<(VolumeId, u64)>,
+    /// When it takes the next crumb.
+    next_crumb: Time,
 }
 
 pub fn uid(volume: VolumeNo) -> VolumeUid {
@@ -103,6 +111,7 @@ impl EnginePool {
             flushed: BTreeMap::new(),
             written: BTreeMap::new(),
             hog: None,
+            next_crumb: Time(0),
         }
     }
 
@@ -137,7 +146,7 @@ impl EnginePool {
         if matches!(self.insist(create), Err(StoreError::NoSpace)) {
             // Whoever places copies looks for space first.
             self.mood.full = false;
-            self.feed_hog();
+            self.feed_hog(Time(0));
             self.flush();
             self.insist(create).expect("a new copy fits");
         }
@@ -224,7 +233,7 @@ impl EnginePool {
             let disk = self.host().pool_mut().disk_mut();
             disk.fail_writes(ByteOffset(0), ByteLen(POOL));
         }
-        self.feed_hog();
+        self.feed_hog(now);
         let mut answers = std::mem::take(&mut self.early);
         let came = self.host().poll();
         answers.extend(came.into_iter().map(|(uid, tag, result)| (volume_of(uid), tag, result)));
@@ -276,18 +285,16 @@ impl EnginePool {
     }
 
     /// Takes all space while the pool is to be full, and gives it back afterwards.
-    fn feed_hog(&mut self) {
+    fn feed_hog(&mut self, now: Time) {
         let full = self.mood.full;
         match self.hog {
             None if full => self.make_hog(),
-            Some((volume, eaten)) if full && eaten < POOL => {
-                let mut bite = vec![0; BITE];
-                self.rng.fill(&mut bite);
-                let offset = ByteOffset(eaten % POOL);
-                let data = Data::copy_of(&bite);
-                let position = Position::new(1, 1 + eaten / BITE as u64);
-                self.ask_pool(Op::Write { volume, position, offset, data });
-                self.hog = Some((volume, eaten + BITE as u64));
+            Some((volume, eaten)) if full && eaten < POOL => self.bite(volume, eaten, BITE),
+            Some((volume, eaten)) if full && eaten < HOG_SIZE => {
+                if now >= self.next_crumb {
+                    self.next_crumb = now.after(CRUMB_EVERY);
+                    self.bite(volume, eaten, CRUMB);
+                }
             }
             // A pool that is too busy refuses; so it is asked until the hog is gone.
             Some((volume, eaten)) if !full && eaten > 0 => match self.pool().volume_named(HOG) {
@@ -301,11 +308,21 @@ impl EnginePool {
         }
     }
 
+    fn bite(&mut self, volume: VolumeId, eaten: u64, len: usize) {
+        let mut bite = vec![0; len];
+        self.rng.fill(&mut bite);
+        // Tags only grow, also when the pool is opened again.
+        let position = Position::new(1, 1 + self.tags - OWN_TAGS);
+        let (offset, data) = (ByteOffset(eaten), Data::copy_of(&bite));
+        self.ask_pool(Op::Write { volume, position, offset, data });
+        self.hog = Some((volume, eaten + len as u64));
+    }
+
     fn make_hog(&mut self) {
         match self.pool().volume_named(HOG) {
             Some(volume) => self.hog = Some((volume, 0)),
             None => {
-                let size = ByteLen(POOL);
+                let size = ByteLen(HOG_SIZE);
                 let spec = VolumeSpec { name: HOG.to_owned(), size, ..VolumeSpec::default() };
                 self.ask_pool(Op::Create { spec });
             }
