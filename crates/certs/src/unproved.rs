@@ -127,7 +127,7 @@ impl Unproved {
         }
         drop(state);
         let proof = Proof { of: Arc::clone(self), number };
-        Place { proof, evicted: Some(evicted) }
+        Place { proof, eviction: Eviction::Possible(evicted) }
     }
 
     /// Nothing can be accepted, for want of descriptors: the oldest gives its own back.
@@ -193,8 +193,16 @@ impl Proof {
 #[derive(Debug)]
 pub struct Place {
     proof: Proof,
-    /// `None`: it is not evicted any more.
-    evicted: Option<oneshot::Receiver<()>>,
+    eviction: Eviction,
+}
+
+/// What becomes of a connection that has proved nothing. The last two are for good.
+#[derive(Debug)]
+enum Eviction {
+    Possible(oneshot::Receiver<()>),
+    Done,
+    /// It has proved itself.
+    Over,
 }
 
 impl Place {
@@ -210,18 +218,17 @@ impl Place {
         self.proof.of.fewer.notify_one();
     }
 
-    /// Whether it was evicted; otherwise the task is woken when it is.
+    /// Whether it was evicted; otherwise the task is woken when it is. The receiver must not be polled again once it
+    /// has answered: a server may ask again after an error.
     pub fn is_evicted(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(evicted) = &mut self.evicted else { return false };
-        match Pin::new(evicted).poll(cx) {
-            Poll::Pending => false,
-            Poll::Ready(Ok(())) => true,
-            // It has proved itself.
-            Poll::Ready(Err(_)) => {
-                self.evicted = None;
-                false
-            }
+        if let Eviction::Possible(evicted) = &mut self.eviction {
+            self.eviction = match Pin::new(evicted).poll(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(())) => Eviction::Done,
+                Poll::Ready(Err(_)) => Eviction::Over,
+            };
         }
+        matches!(self.eviction, Eviction::Done)
     }
 
     /// Until it is evicted.

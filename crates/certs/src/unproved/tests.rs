@@ -41,6 +41,22 @@ fn the_oldest_goes_but_not_before_it_could_speak() {
     });
 }
 
+/// Protects from a panic: servers ask a connection again after it has given an error.
+#[test]
+fn an_eviction_is_told_as_often_as_is_asked() {
+    block_on(async {
+        let unproved = Unproved::new(LIMITS);
+        let mut first = unproved.enter();
+        let _second = unproved.enter();
+        unproved.room().await;
+        let _third = unproved.enter();
+        for _ in 0..3 {
+            assert!(is_evicted(&mut first).await);
+        }
+        assert!(!first.proof().accept(), "it is too late");
+    });
+}
+
 #[test]
 fn handshakes_do_not_push_out_those_that_have_got_further() {
     block_on(async {
