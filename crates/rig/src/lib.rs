@@ -7,6 +7,7 @@
 
 pub mod api;
 pub mod csi;
+pub mod disk;
 pub mod files;
 pub mod links;
 pub mod load;

@@ -40,11 +40,13 @@ pub struct Process {
     recipe: Recipe,
     folder: PathBuf,
     child: Option<Child>,
+    /// Where it writes its log, if not into the file of its own.
+    output: Option<PathBuf>,
 }
 
 impl Process {
     pub fn start(folder: &Path, recipe: Recipe) -> Result<Process> {
-        let mut process = Process { recipe, folder: folder.into(), child: None };
+        let mut process = Process { recipe, folder: folder.into(), child: None, output: None };
         process.begin(&[])?;
         process.wait_ready()?;
         Ok(process)
@@ -54,7 +56,8 @@ impl Process {
         if self.ready().exists() {
             fs::remove_file(self.ready())?;
         }
-        let log = OpenOptions::new().create(true).append(true).open(self.log())?;
+        let output = self.output.clone().unwrap_or_else(|| self.log());
+        let log = OpenOptions::new().create(true).append(true).open(output)?;
         let (program, words) = self.recipe.words.split_first().context("a command has words")?;
         let child = Command::new(program)
             .args(words)
@@ -154,6 +157,11 @@ impl Process {
     /// From the next start on, by a program that becomes it.
     pub fn run_by(&mut self, words: &[&str]) {
         self.recipe.words.splice(0..0, words.iter().map(OsString::from));
+    }
+
+    /// From the next start on it logs there, or into the file of its own again.
+    pub fn log_to(&mut self, output: Option<&Path>) {
+        self.output = output.map(Path::to_owned);
     }
 
     /// Until it has ended by itself.

@@ -48,7 +48,7 @@ impl Wires {
 
 /// When the files of pools take their space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PoolSpace {
+pub enum PoolSpace {
     AtOnce,
     AsUsed,
 }
@@ -105,6 +105,16 @@ impl Rig {
 
     pub fn start_on(wires: Wires, folder: &Path, pools: &[u64], network: Network) -> Result<Rig> {
         Rig::start_as(Head::Catalog, wires, PoolSpace::AtOnce, folder, pools, network)
+    }
+
+    /// As [`Rig::start`], with pools whose files take their space at once or as it is used.
+    pub fn start_with(
+        space: PoolSpace,
+        folder: &Path,
+        pools: &[u64],
+        network: Network,
+    ) -> Result<Rig> {
+        Rig::start_as(Head::Catalog, Wires::from_env(), space, folder, pools, network)
     }
 
     /// With a controller, which is told these options.

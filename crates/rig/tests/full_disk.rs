@@ -1,14 +1,13 @@
 //! A file system that fills up under everything that a site has on it: sparse pools, the catalog, state
 //! folders and logs. Writes are refused, nothing fails, and all of it goes on when there is space again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rig::disk::SmallDisk;
 use rig::load::block::{self, Found, Version};
 use rig::nbd::{ENOSPC, Nbd, NbdError};
 use rig::pools;
@@ -21,53 +20,6 @@ const BLOCKS: u64 = 96 * MIB / BLOCK as u64;
 const BEFORE: u64 = BLOCKS / 6;
 const PATIENCE: Duration = Duration::from_secs(60);
 const NODES: [u64; 3] = [1, 2, 3];
-
-/// A file system in memory that holds a site, but not all that its pools may become.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(at: PathBuf) -> Result<Small> {
-        fs::create_dir_all(&at)?;
-        tool("mount", &["-t", "tmpfs", "-o", "size=448m", "small"], &at)?;
-        Ok(Small(at))
-    }
-
-    fn filler(&self) -> PathBuf {
-        self.0.join("filler")
-    }
-
-    fn fill(&self) -> Result<()> {
-        let mut file = File::create(self.filler())?;
-        for len in [1 << 20, 4096] {
-            let bytes = vec![1; len];
-            let error = loop {
-                if let Err(error) = file.write_all(&bytes) {
-                    break error;
-                }
-            };
-            ensure!(error.kind() == ErrorKind::StorageFull, "{error}");
-        }
-        Ok(())
-    }
-
-    fn empty(&self) -> Result<()> {
-        Ok(fs::remove_file(self.filler())?)
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        if let Err(error) = tool("umount", &["-l"], &self.0) {
-            eprintln!("{error:#}");
-        }
-    }
-}
-
-fn tool(name: &str, words: &[&str], at: &Path) -> Result<()> {
-    let done = Command::new(name).args(words).arg(at).output().with_context(|| name.to_owned())?;
-    ensure!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
-    Ok(())
-}
 
 /// The volume, and what was acknowledged of it.
 struct Load {
@@ -119,14 +71,15 @@ fn a_full_file_system_below_everything_is_only_full() {
         return;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("full_disk");
-    let small = Small::mount(folder).unwrap();
+    // It holds a site, but not all that its pools may become.
+    let small = SmallDisk::in_memory(&folder, 448).unwrap();
     // Dropped before the file system that it is on.
     let mut rig =
-        Rig::start_controlled_sparse(&small.0.join("site"), &[256 * MIB; 3], &[]).unwrap();
+        Rig::start_controlled_sparse(&small.at().join("site"), &[256 * MIB; 3], &[]).unwrap();
     run(&mut rig, &small).unwrap();
 }
 
-fn run(rig: &mut Rig, small: &Small) -> Result<()> {
+fn run(rig: &mut Rig, small: &SmallDisk) -> Result<()> {
     let pids = NODES.map(|id| rig.node(id).pid());
     let catalog = rig.catalog().pid();
     let api = rig.api()?;

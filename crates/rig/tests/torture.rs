@@ -1,20 +1,25 @@
 //! Three nodes under load while things break in random order: nothing that was acknowledged is
 //! lost, nobody waits too long, and in the end all replicas are alike.
 //!
+//! As root everything is on a file system of its own, which fills up now and then; pools take their space there
+//! at once or as it is used, which the seed decides.
+//!
 //! `RIG_SECONDS` for longer, `RIG_SEED` for the same order again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by its line")]
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use control::steps::Site;
+use rig::disk::SmallDisk;
 use rig::links::{Network, Own, own_network};
 use rig::load::{Load, Plan};
 use rig::operator::{HOLD_DEADLINE, Operator};
 use rig::pools;
 use rig::random::Random;
-use rig::site::{MIB, Rig};
+use rig::site::{MIB, PoolSpace, Rig};
 
 const VOLUME: &str = "torture";
 const NODES: u64 = 3;
@@ -74,6 +79,16 @@ enum Blow {
     CatalogDies {
         away_ms: u64,
     },
+    /// The file system of pools, state, catalog and logs is full; a node may die meanwhile.
+    DiskFull {
+        dies: Option<u64>,
+        ms: u64,
+    },
+    /// A node runs with a log that cannot be written.
+    LogFull {
+        node: u64,
+        ms: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -86,7 +101,13 @@ struct Torture {
     rig: Rig,
     operator: Operator,
     random: Random,
+    /// What the rig is on, if it can be filled up.
+    disk: Option<SmallDisk>,
+    logs: PathBuf,
 }
+
+/// Three pools of 512 MiB, and a little for everything else.
+const DISK_MIB: u64 = 1792;
 
 #[test]
 fn torture() {
@@ -99,9 +120,36 @@ fn torture() {
         }
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("torture");
-    let rig = Rig::start(&folder, &[512 * MIB; 3], network).unwrap();
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let mut random = Random::from_env();
+    let space = if random.chance(50) { PoolSpace::AtOnce } else { PoolSpace::AsUsed };
+    // Only inside is the mount taken away whatever happens.
+    let disk = match network.can_cut() {
+        true => Some(SmallDisk::on_disk(&folder.join("disk"), DISK_MIB).unwrap()),
+        false => None,
+    };
+    if disk.is_none() {
+        println!("NO DISK FILLS UP: a file system cannot be mounted here");
+    }
+    let site = disk.as_ref().map_or(folder.as_path(), SmallDisk::at).join("site");
+    let rig = Rig::start_with(space, &site, &[512 * MIB; 3], network).unwrap();
+    rig.note(&format!("pools take their space {space:?}"));
     let operator = rig.operator().unwrap();
-    Torture { rig, operator, random: Random::from_env() }.run().unwrap();
+    Torture { rig, operator, random, disk, logs: folder }.run().unwrap();
+}
+
+impl Drop for Torture {
+    /// Logs stay behind where the file system goes.
+    fn drop(&mut self) {
+        let logs = self.rig.ids().map(|id| self.rig.node(id).log()).collect::<Vec<_>>();
+        for log in logs.into_iter().chain([self.rig.catalog().log()]) {
+            let name = log.file_name().expect("a log has a name");
+            if let Err(error) = fs::copy(&log, self.logs.join(name)) {
+                eprintln!("{} is lost: {error}", log.display());
+            }
+        }
+    }
 }
 
 impl Torture {
@@ -162,7 +210,11 @@ impl Torture {
         let other = (target + self.random.below(NODES - 1)) % NODES + 1;
         let mut ms = |most| self.random.below(most);
         let (short, long) = (ms(3000), ms(8000));
-        let kinds = if self.rig.network().can_cut() { 16 } else { 11 };
+        let kinds = match (self.rig.network().can_cut(), &self.disk) {
+            (true, Some(_)) => 19,
+            (true, None) => 17,
+            (false, _) => 12,
+        };
         Ok(match self.random.below(kinds) {
             0 => Blow::TargetDies { away_ms: short },
             1 | 2 => Blow::TargetReplaced { by: other, away_ms: long },
@@ -177,13 +229,22 @@ impl Torture {
                 let node = if self.random.chance(50) { target } else { other };
                 Blow::Stopped { node, ms: short }
             }
-            14 => {
+            11 => {
+                let node = if self.random.chance(50) { target } else { other };
+                Blow::LogFull { node, ms: short }
+            }
+            12 => {
                 let node = if self.random.chance(50) { target } else { other };
                 Blow::CatalogCut { node, ms: long }
             }
-            11 => Blow::WireCut { node: other, one_way: None, ms: long },
-            12 => Blow::WireCut { node: other, one_way: Some(Way::FromTarget), ms: long },
-            13 => Blow::WireCut { node: other, one_way: Some(Way::ToTarget), ms: long },
+            13 => Blow::WireCut { node: other, one_way: None, ms: long },
+            14 => Blow::WireCut { node: other, one_way: Some(Way::FromTarget), ms: long },
+            15 => Blow::WireCut { node: other, one_way: Some(Way::ToTarget), ms: long },
+            17 => Blow::DiskFull { dies: None, ms: long },
+            18 => {
+                let node = if self.random.chance(50) { target } else { other };
+                Blow::DiskFull { dies: Some(node), ms: short }
+            }
             _ => {
                 let then = self.random.chance(60).then_some(other);
                 Blow::TargetAlone { then, ms: short }
@@ -243,8 +304,25 @@ impl Torture {
                 rest(away_ms);
                 self.rig.catalog().restart()?;
             }
+            Blow::DiskFull { dies, ms } => self.fill_disk(dies, ms)?,
+            Blow::LogFull { node, ms } => {
+                self.rig.node(node).log_to(Some(Path::new("/dev/full")));
+                self.rig.restart(node)?;
+                rest(ms);
+                self.rig.node(node).log_to(None);
+                self.rig.restart(node)?;
+            }
         }
         Ok(())
+    }
+
+    fn fill_disk(&mut self, dies: Option<u64>, ms: u64) -> Result<()> {
+        let disk = self.disk.as_ref().context("a disk that can be filled")?;
+        disk.fill()?;
+        thread::sleep(Duration::from_millis(ms));
+        dies.into_iter().for_each(|node| self.rig.kill9(node));
+        self.disk.as_ref().context("a disk that can be filled")?.empty()?;
+        dies.map_or(Ok(()), |node| self.rig.restart(node))
     }
 
     fn cut_wire(&mut self, target: u64, node: u64, way: Option<&Way>, ms: u64) -> Result<()> {
