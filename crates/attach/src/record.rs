@@ -8,6 +8,7 @@
 //! - `fuse/` is where the volume's file is, if it has one.
 //! - `log` is what the process said.
 //! - `unwritten` is there if the kernel could not write what it had in memory, and says why.
+//! - `unsettled` is there while a driver finds out whether that is so; one that was killed leaves it.
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -90,6 +91,11 @@ impl Folder {
     /// Why something that was written is lost, if it is.
     pub fn unwritten(&self) -> PathBuf {
         self.0.join("unwritten")
+    }
+
+    /// There while a driver syncs and unmounts, and has not seen what came of it.
+    pub fn unsettled(&self) -> PathBuf {
+        self.0.join("unsettled")
     }
 
     pub fn log(&self) -> PathBuf {

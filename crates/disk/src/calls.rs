@@ -48,6 +48,10 @@ impl CallDisk {
         Ok(CallDisk { target, queued, finished, arena: Arena::new(lent), bell })
     }
 
+    pub(crate) fn target_mut(&mut self) -> &mut Target {
+        &mut self.target
+    }
+
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }

@@ -73,14 +73,6 @@ pub enum OpenError {
     #[error("the system refuses io_uring ({source}): allow it, or choose the thread backend")]
     NoRing { source: io::Error },
 
-    /// The system tells of it once: whoever hears this notes that the device failed, since nobody will hear
-    /// it again. So it is not worth another try before that.
-    #[error(
-        "{} lost what was written to it before ({lost}), and cannot be opened either: {error}",
-        path.display()
-    )]
-    FlushLost { path: PathBuf, lost: io::Error, error: Box<OpenError> },
-
     #[error("cannot {action} {}: {source}", path.display())]
     System { path: PathBuf, action: &'static str, source: io::Error },
 }
@@ -92,13 +84,6 @@ impl OpenError {
         action: &'static str,
     ) -> impl FnOnce(E) -> OpenError {
         move |error| OpenError::System { path: path.into(), action, source: error.into() }
-    }
-
-    /// Says with an error of opening that a flush before it failed, if one did.
-    pub(crate) fn with_lost_flush(self, path: &Path, lost: Option<i32>) -> OpenError {
-        let Some(code) = lost else { return self };
-        let lost = io::Error::from_raw_os_error(code);
-        OpenError::FlushLost { path: path.into(), lost, error: Box::new(self) }
     }
 
     /// Whether the same call may succeed later without anybody changing its arguments, the file
@@ -161,11 +146,6 @@ mod tests {
         assert!(OpenError::InUse { path: path.clone() }.is_transient());
         assert!(system(libc::EMFILE).is_transient());
         assert!(!system(libc::EIO).is_transient());
-        assert!(!OpenError::NotFound { path: path.clone() }.is_transient());
-        // Another try would find nothing wrong.
-        assert!(system(libc::EMFILE).with_lost_flush(&path, None).is_transient());
-        let lost = system(libc::EMFILE).with_lost_flush(&path, Some(libc::EIO));
-        assert!(!lost.is_transient());
-        assert!(matches!(lost, OpenError::FlushLost { .. }), "{lost}");
+        assert!(!OpenError::NotFound { path }.is_transient());
     }
 }

@@ -56,6 +56,16 @@ enum Driver {
     Calls(calls::CallDisk),
 }
 
+impl Driver {
+    fn target_mut(&mut self) -> &mut target::Target {
+        match self {
+            Driver::Ring(disk) => disk.target_mut(),
+            Driver::Threads(disk) => disk.target_mut(),
+            Driver::Calls(disk) => disk.target_mut(),
+        }
+    }
+}
+
 impl FileDisk {
     /// Which backend does the work: "io_uring", "threads" or "calls".
     pub fn backend(&self) -> &'static str {

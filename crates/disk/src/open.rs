@@ -15,7 +15,7 @@ use crate::lock::{self, Access};
 use crate::options::{Backend, DEPTH_MAX, OpenOptions};
 use crate::probe::settle;
 use crate::ring::RingDisk;
-use crate::target::{Kind, Target, Units, size_of, whole_sectors};
+use crate::target::{Kind, Target, size_of, whole_sectors};
 use crate::threads::ThreadDisk;
 use crate::{Driver, FileDisk};
 
@@ -179,39 +179,42 @@ pub fn allocate(path: &Path, file: &File, size: ByteLen) -> Result<(), OpenError
 }
 
 fn finish(path: &Path, file: File, options: &OpenOptions) -> Result<FileDisk, OpenError> {
+    finish_with(path, file, options, &PageCache { flush: &flush, drop: &drop_cache })
+}
+
+/// What the system does with the page cache of a file; tests have another one.
+struct PageCache<'a> {
+    flush: &'a dyn Fn(&File) -> Option<i32>,
+    drop: &'a dyn Fn(&File) -> rustix::io::Result<()>,
+}
+
+fn finish_with(
+    path: &Path,
+    file: File,
+    options: &OpenOptions,
+    cache: &PageCache,
+) -> Result<FileDisk, OpenError> {
+    let mut driver = set_up(path, file, options)?;
+    let target = driver.target_mut();
+    // One who only reads has nowhere to note that a flush failed, and must not use up that it did.
+    if target.known.mode == IoMode::Buffered && !target.read_only {
+        flush_cache(path, target, cache)?;
+    }
+    Ok(FileDisk(driver))
+}
+
+/// Everything that can fail, before the flush whose failure is told once. Nothing of the content is used yet.
+fn set_up(path: &Path, file: File, options: &OpenOptions) -> Result<Driver, OpenError> {
     let metadata = file.metadata().map_err(OpenError::system(path, "stat"))?;
     let kind = kind_of(path, &metadata)?;
     let units = settle(path, &file, kind, options.direct)?;
-    let lost = match units.mode {
-        // One who only reads has nowhere to note that a flush failed, and must not use up that it did.
-        IoMode::Buffered if !options.read_only => flush(&file),
-        IoMode::Buffered | IoMode::Direct => None,
-    };
-    begin(path, file, kind, units, lost, options).map_err(|error| error.with_lost_flush(path, lost))
-}
-
-fn begin(
-    path: &Path,
-    file: File,
-    kind: Kind,
-    units: Units,
-    lost: Option<i32>,
-    options: &OpenOptions,
-) -> Result<FileDisk, OpenError> {
-    if units.mode == IoMode::Buffered && !options.read_only {
-        // What an earlier process wrote may be in memory only, and reads would not tell. After this,
-        // they come from the device.
-        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
-            .map_err(OpenError::system(path, "drop the cache of"))?;
-    }
-    let metadata = file.metadata().map_err(OpenError::system(path, "stat"))?;
     let size = size_of(&file, kind).map_err(OpenError::system(path, "ask the size of"))?;
     let target = Target {
         file: Arc::new(file),
         kind,
         read_only: options.read_only,
         sparse: kind == Kind::File && metadata.blocks() * 512 < metadata.len(),
-        lost,
+        lost: None,
         known: Geometry {
             size: whole_sectors(size, units.sector),
             sector: units.sector,
@@ -222,13 +225,32 @@ fn begin(
     if target.known.size == ByteLen(0) {
         return Err(OpenError::TooSmall { path: path.into(), size });
     }
-    start(path, target, options).map(FileDisk)
+    start(path, target, options)
 }
 
-/// An error of the flush is returned as its number: the system tells it once, so it is kept for the first
-/// flush of the owner, who has to note that the device failed.
+/// What an earlier process wrote may be in memory only, and reads would not tell. After this, they come from the
+/// device.
+///
+/// The system tells of a flush that failed once, so no error may come between it and the owner: the disk opens, and
+/// its first flush tells what was lost. What could not be dropped is then no matter, since that failure is final.
+fn flush_cache(path: &Path, target: &mut Target, cache: &PageCache) -> Result<(), OpenError> {
+    target.lost = (cache.flush)(&target.file);
+    match (cache.drop)(&target.file) {
+        Err(error) if target.lost.is_none() => {
+            Err(OpenError::system(path, "drop the cache of")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An error of the flush is returned as its number: it is kept for the first flush of the owner, who has to note
+/// that the device failed.
 fn flush(file: &File) -> Option<i32> {
     rustix::fs::fdatasync(file).err().map(Errno::raw_os_error)
+}
+
+fn drop_cache(file: &File) -> rustix::io::Result<()> {
+    rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
 }
 
 fn start(path: &Path, target: Target, options: &OpenOptions) -> Result<Driver, OpenError> {
@@ -254,5 +276,101 @@ fn start(path: &Path, target: Target, options: &OpenOptions) -> Result<Driver, O
             Ok(disk) => Ok(Driver::Ring(Box::new(disk))),
             Err((target, _)) => threads(target),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use block::{Disk, DiskErrorKind};
+
+    use super::*;
+    use crate::options::Direct;
+    use crate::tests::{Scratch, perform};
+
+    /// A page cache that lost something, and tells it to the first flush only.
+    struct Lossy {
+        untold: Cell<Option<i32>>,
+        refuses_to_drop: bool,
+    }
+
+    impl Lossy {
+        fn open(&self, path: &Path, options: &OpenOptions) -> Result<FileDisk, OpenError> {
+            let flush = |_: &File| self.untold.take();
+            let drop = |_: &File| match self.refuses_to_drop {
+                true => Err(Errno::IO),
+                false => Ok(()),
+            };
+            let file = open_existing(path, Kind::File, options.read_only)?;
+            lock(path, &file, options)?;
+            finish_with(path, file, options, &PageCache { flush: &flush, drop: &drop })
+        }
+    }
+
+    fn lossy() -> Lossy {
+        Lossy { untold: Cell::new(Some(libc::EIO)), refuses_to_drop: false }
+    }
+
+    fn buffered(backend: Backend) -> OpenOptions {
+        OpenOptions { direct: Direct::Never, backend, ..OpenOptions::default() }
+    }
+
+    fn assert_tells_the_loss(disk: &mut FileDisk) {
+        assert_eq!(disk.geometry().mode, IoMode::Buffered);
+        let error = perform(disk, block::Io::Flush).expect_err("something was lost");
+        assert_eq!(error.kind, DiskErrorKind::System(libc::EIO));
+        assert!(perform(disk, block::Io::Flush).is_ok(), "once");
+    }
+
+    /// The kernel reports a lost write once. Protects from an opening that hears it, fails for another reason, and
+    /// leaves nothing for the next one.
+    #[test]
+    fn an_opening_that_fails_leaves_the_report_of_a_lost_write_to_the_next_one() {
+        for backend in [Backend::Threads, Backend::Calls] {
+            let (scratch, cache) = (Scratch::file(100), lossy());
+            let error = cache.open(scratch.path(), &buffered(backend)).expect_err("too small");
+            assert!(matches!(error, OpenError::TooSmall { .. }), "{error}");
+            scratch.set_len(1 << 20);
+            // No ring has a depth of zero, and `open` is not there to refuse it.
+            let no_ring = OpenOptions { depth: 0, ..buffered(Backend::Ring) };
+            let error = cache.open(scratch.path(), &no_ring).expect_err("no such ring");
+            assert!(matches!(error, OpenError::NoRing { .. }), "{error}");
+            let mut disk = cache.open(scratch.path(), &buffered(backend)).expect("it opens now");
+            assert_tells_the_loss(&mut disk);
+        }
+    }
+
+    /// Protects from a loss that is forgotten because the step after it failed too.
+    #[test]
+    fn a_lost_write_is_told_also_if_the_page_cache_cannot_be_dropped() {
+        let scratch = Scratch::file(1 << 20);
+        let cache = Lossy { refuses_to_drop: true, ..lossy() };
+        let options = buffered(Backend::Threads);
+        let mut disk = cache.open(scratch.path(), &options).expect("it opens, to tell the loss");
+        assert_tells_the_loss(&mut disk);
+        drop(disk);
+        // With nothing to tell, that reads would not come from the device is an error of its own.
+        let error = cache.open(scratch.path(), &options).expect_err("the cache is still there");
+        assert!(error.to_string().starts_with("cannot drop the cache of"), "{error}");
+    }
+
+    /// Protects from reading, or losing, what is not on the device: flushed first, then dropped.
+    #[test]
+    fn a_buffered_disk_is_flushed_before_its_page_cache_is_dropped() {
+        let scratch = Scratch::file(1 << 20);
+        let flushed = Cell::new(false);
+        let flush = |_: &File| {
+            flushed.set(true);
+            None
+        };
+        let drop = |_: &File| {
+            assert!(flushed.get(), "what is not flushed yet would be lost");
+            Ok(())
+        };
+        let file = open_existing(scratch.path(), Kind::File, false).unwrap();
+        let cache = PageCache { flush: &flush, drop: &drop };
+        finish_with(scratch.path(), file, &buffered(Backend::Threads), &cache).unwrap();
+        assert!(flushed.get());
     }
 }

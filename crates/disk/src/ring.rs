@@ -116,6 +116,10 @@ impl RingDisk {
         })
     }
 
+    pub(crate) fn target_mut(&mut self) -> &mut Target {
+        &mut self.target
+    }
+
     /// Rung by the kernel for every result, and for work that leads to results once the ring is
     /// entered. The ring's own descriptor is not: while nobody enters the ring, it wakes nobody.
     /// Made when somebody wants it, since ringing costs.

@@ -86,6 +86,10 @@ impl ThreadDisk {
         Ok(disk)
     }
 
+    pub(crate) fn target_mut(&mut self) -> &mut Target {
+        &mut self.target
+    }
+
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.shared.bell.as_fd()
     }

@@ -111,10 +111,7 @@ impl Claim {
                 return Err(HostError::Occupied { path: at.into(), by: mounted.source });
             }
             match unwritten {
-                Unwritten::Keep => {
-                    self.write_back(&mounted)?;
-                    unmount(at)?;
-                }
+                Unwritten::Keep => self.unmount_written(&mounted, || unmount(at))?,
                 Unwritten::Drop => unmount_at_last(at)?,
             }
         }

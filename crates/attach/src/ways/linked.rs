@@ -7,6 +7,7 @@ use super::{WRITE_BACK_MAX, WayError};
 use crate::link::{Failure, Link, State, Work};
 use crate::orders::Health;
 use crate::record::Folder;
+use crate::sync;
 
 /// How long somebody who wants a volume waits until it is reached for the first time.
 pub const REACH_MAX: Duration = Duration::from_secs(20);
@@ -40,13 +41,36 @@ pub fn write_back(
     let until = Instant::now() + WRITE_BACK_MAX;
     let asked = Arc::clone(link);
     let is_lost = move || asked.failed_writes() > 0;
-    let written = match is_there {
-        true => super::write_back(device, folder, until, is_lost),
-        false => Ok(()),
+    let write = || {
+        if is_there {
+            super::write_back(device, folder, until, is_lost)?;
+        }
+        flush(link, device, until)
     };
-    match written.and_then(|()| flush(link, device, until)) {
+    match no_write_fails(|| link.failed_writes(), folder, device, write) {
         Err(WayError::Unwritten { .. } | WayError::NotDurable { .. }) if is_over(link) => Ok(()),
         result => result,
+    }
+}
+
+/// What fails while everything is written is lost, also if the kernel says that all went well: it tells a failure once,
+/// and perhaps told it to somebody else.
+fn no_write_fails(
+    failed_writes: impl Fn() -> u64,
+    folder: &Folder,
+    device: &Path,
+    write: impl FnOnce() -> Result<(), WayError>,
+) -> Result<(), WayError> {
+    let before = failed_writes();
+    let written = write();
+    // First, whatever became of the rest: the next attempt begins with another count.
+    match failed_writes().saturating_sub(before) {
+        0 => written,
+        count => {
+            let reason = format!("{count} writes failed while the device was closed");
+            sync::write_note(&folder.unwritten(), &reason);
+            Err(WayError::Unwritten { device: device.to_owned(), reason })
+        }
     }
 }
 
@@ -69,4 +93,41 @@ fn flush(link: &Link, of: &Path, until: Instant) -> Result<(), WayError> {
 /// Nothing that is written now will ever arrive, as far as can be told.
 pub fn is_over(link: &Link) -> bool {
     matches!(link.state(), State::Ended { .. } | State::Denied { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// The kernel tells nobody that it dropped something when a device is closed.
+    #[test]
+    fn a_write_that_fails_while_a_device_is_closed_is_lost_and_noted() {
+        let path = std::env::temp_dir().join(format!("pollux-linked-{}", std::process::id()));
+        // Of an earlier run.
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).expect("a folder");
+        let (folder, device) = (Folder(path.clone()), Path::new("/dev/pollux-test"));
+        // Those before were told to whoever wrote.
+        let failed = Cell::new(3);
+        let close = |write: &dyn Fn() -> Result<(), WayError>| {
+            no_write_fails(|| failed.get(), &folder, device, write)
+        };
+        let not_durable =
+            || Err(WayError::NotDurable { device: device.to_owned(), reason: "late".into() });
+        close(&|| Ok(())).expect("nothing failed");
+        let error = close(&not_durable).expect_err("it can be asked for again");
+        assert!(matches!(error, WayError::NotDurable { .. }), "{error}");
+        assert!(!folder.unwritten().exists());
+        for written in [&|| Ok(()), &not_durable] as [&dyn Fn() -> Result<(), WayError>; 2] {
+            let lost = close(&|| {
+                failed.set(failed.get() + 1);
+                written()
+            });
+            assert!(matches!(lost, Err(WayError::Unwritten { .. })), "{lost:?}");
+            std::fs::remove_file(folder.unwritten()).expect("it is noted");
+        }
+        std::fs::remove_dir_all(&path).expect("it is there");
+    }
 }

@@ -21,7 +21,7 @@ use crate::link::{HandshakeError, Plan};
 use crate::loops::LoopError;
 use crate::orders::Health;
 use crate::record::{Folder, Record};
-use crate::sync::{self, SyncError};
+use crate::sync::{self, Notes, SyncError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -137,11 +137,15 @@ fn write_back(
 ) -> Result<(), WayError> {
     let (path, wait) = (device.to_owned(), until.saturating_duration_since(Instant::now()));
     let all_of_it = move || File::open(path)?.sync_all();
-    sync::within(wait, folder.unwritten(), all_of_it, is_lost).map_err(|error| {
+    // Without a mark: if this process is killed, so is the device, and nobody looks.
+    let notes = Notes { lost: folder.unwritten(), unsettled: None };
+    sync::within(wait, notes, all_of_it, is_lost).map_err(|error| {
         let (device, reason) = (device.to_owned(), error.to_string());
         match error {
             SyncError::Lost(_) => WayError::Unwritten { device, reason },
-            SyncError::Failed(_) | SyncError::Late(_) => WayError::NotDurable { device, reason },
+            SyncError::Failed(_) | SyncError::Late(_) | SyncError::NotBegun(_) => {
+                WayError::NotDurable { device, reason }
+            }
         }
     })
 }

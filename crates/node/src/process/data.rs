@@ -151,12 +151,7 @@ fn prepare(
     let kernel = kernel_boot().map_err(system("the kernel's boot id"))?;
     for option in pools {
         let refuse = |reason: String| DataError::Pool { name: option.name.clone(), reason };
-        let disk = open_disk(&option.path).inspect_err(|error| {
-            if matches!(error, disk::OpenError::FlushLost { .. }) {
-                note_every(failures);
-            }
-        });
-        let disk = disk.map_err(|error| refuse(error.to_string()))?;
+        let disk = open_disk(&option.path).map_err(|error| refuse(error.to_string()))?;
         let pool = open_pool(disk, failures)
             .map_err(|error| refuse(format!("{}: {error}", option.path.display())))?;
         let found = pool.info();
