@@ -14,6 +14,7 @@ use replication::message::{
     ToReplica, ToTarget, WIRE_VERSION, Welcome, decode_to_replica, decode_to_target,
     encode_to_replica, encode_to_target,
 };
+use replication::replica::ROUNDS_MAX;
 use replication::state::{
     NAME_MAX, RESERVATIONS_MAX, SNAPSHOTS_FIT, SNAPSHOTS_MAX, SnapshotEntry, SnapshotSpec,
 };
@@ -243,4 +244,20 @@ fn as_many_snapshots_as_there_may_be_fit_a_frame_and_more_are_refused() {
     let error =
         decode_to_target(&welcome(SNAPSHOTS_FIT + 1)).expect_err("it could not be passed on");
     assert_eq!(error, Malformed::Field { what: "more snapshots than a volume can have" });
+}
+
+/// Protects a target from a list of rounds that fills a frame: what it keeps of each replica is compared with it.
+#[test]
+fn a_welcome_with_more_rounds_than_a_replica_keeps_is_refused() {
+    let welcome = |count: u64| {
+        let rounds = (1..=count).map(|seq| Position::new(1, seq)).collect();
+        let body = ToTarget::Welcome(Box::new(Welcome { rounds, ..Rng(1).welcome() }));
+        encode_to_target(&ForTarget { term: Term(1), body }).to_bytes()
+    };
+    let whole = decode_to_target(&welcome(ROUNDS_MAX as u64)).expect("as many as it may keep");
+    assert!(matches!(whole.body, ToTarget::Welcome(it) if it.rounds.len() == ROUNDS_MAX));
+    for count in [ROUNDS_MAX as u64 + 1, 200_000] {
+        let error = decode_to_target(&welcome(count)).expect_err("too many");
+        assert_eq!(error, Malformed::Field { what: "more rounds than a replica keeps" });
+    }
 }

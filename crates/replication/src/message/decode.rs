@@ -4,7 +4,7 @@
 //! Data is compared with its checksum where it is read: that of a repair, of a read's answer and of
 //! the pieces of a round. Not those of a write: they were made where the bytes entered, and the replica
 //! compares them itself, right before it stores them.
-use block::{ByteLen, ByteOffset, Data, Seq};
+use block::{ByteLen, ByteOffset, Data, Position, Seq};
 
 use super::frame::{Opened, division, kind};
 use super::{
@@ -15,6 +15,7 @@ use crate::cost::Costs;
 use crate::encoding::{Malformed, Reader};
 use crate::entry::{Change, Checksum, Entry, Zeroing};
 use crate::membership::Membership;
+use crate::replica::ROUNDS_MAX;
 use crate::state::{
     ImportMark, POINTS_MAX, Promise, RESERVATIONS_MAX, SNAPSHOTS_FIT, SharedState, SnapshotEntry,
     SnapshotSpec, Stages,
@@ -333,6 +334,15 @@ fn read_snapshots(frame: &mut Opened) -> Result<Vec<SnapshotEntry>, Malformed> {
     }
 }
 
+fn read_rounds(frame: &mut Opened) -> Result<Vec<Position>, Malformed> {
+    let rounds = list(frame, 16, "rounds", |frame| frame.meta.position("a round"))?;
+    // The bound of every replica that there is, not the lower one of a test.
+    match rounds.len() > ROUNDS_MAX {
+        true => wrong("more rounds than a replica keeps"),
+        false => Ok(rounds),
+    }
+}
+
 fn read_welcome(frame: &mut Opened) -> Result<Welcome, Malformed> {
     let meta = &mut frame.meta;
     let incarnation = Incarnation(meta.u64("incarnation")?);
@@ -341,7 +351,7 @@ fn read_welcome(frame: &mut Opened) -> Result<Welcome, Malformed> {
     let shared = SharedState::read(meta)?;
     let (dirty, regressed) = (meta.bool("dirty mark")?, meta.bool("regressed mark")?);
     let snapshots = read_snapshots(frame)?;
-    let rounds = list(frame, 16, "rounds", |frame| frame.meta.position("a round"))?;
+    let rounds = read_rounds(frame)?;
     let meta = &mut frame.meta;
     let import = read_kept(meta)?;
     let headroom = meta.len("headroom")?;

@@ -207,7 +207,6 @@ impl Target {
         let reach = self.sequence.acked.max(self.sequence.barrier());
         let keep_acks = off!(self, RetractAcks);
         let undo = !off!(self, UndoTail);
-        self.rounds.keep(replica, &welcome.rounds, cx.now);
         let peer = self.peers.get_mut(&replica).expect("it was just heard");
         let known = agreed.seq;
         (peer.held, peer.durable) = match keep_acks {
@@ -219,7 +218,12 @@ impl Target {
         peer.regressed = welcome.regressed.then_some(reach);
         peer.reads = 0;
         let importing = welcome.import.is_some();
+        let rounds = welcome.rounds.clone();
         peer.facts = Some(welcome);
+        for at in rounds {
+            self.keep_frozen(replica, at, cx);
+        }
+        let peer = self.peers.get_mut(&replica).expect("looked up above");
         let joins = !(has_tail && undo) && self.sequence.has_all_above(known);
         if !joins {
             let not_before = cx.now;

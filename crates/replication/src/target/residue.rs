@@ -1,9 +1,7 @@
 //! The sizes of what a reign holds: see [`Residue`].
+use crate::replica::ROUNDS_MAX;
 use crate::residue::Residue;
 use crate::target::Target;
-
-/// Rounds to one replica that fail while a source is kept for a minute: one a second.
-const FAILED_MAX: usize = 60;
 
 impl Target {
     /// Every queue, map and list of the machine. Looks at sizes only.
@@ -17,11 +15,11 @@ impl Target {
             Residue::none("commands", self.commands.len()),
             Residue::none("holds", usize::from(self.holds.is_in_force())),
             Residue::none("deletions to be told", self.shared.doomed.len()),
-            Residue::none("steps of an operator", usize::from(self.steps.choosing.is_some())),
+            Residue::none("steps of an operator", self.steps.of_operators()),
             // What is behind the last flush, and that flush.
             Residue::up_to(1, "entries for replay", self.sequence.len()),
             Residue::up_to(members, "peers", self.peers.len()),
-            Residue::up_to(FAILED_MAX * members, "frozen sources", self.rounds.kept.len()),
+            Residue::up_to(ROUNDS_MAX * members, "frozen sources", self.rounds.kept.len()),
         ];
         all.extend(self.front.residue());
         all

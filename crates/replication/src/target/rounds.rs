@@ -260,7 +260,7 @@ impl Target {
         let Some(replica) = self.destination(is_it) else {
             // Nobody waits for it any more.
             if let Ok(opened) = opened {
-                self.rounds.keep(source, &[opened.position], cx.now);
+                self.keep_frozen(source, opened.position, cx);
             }
             return;
         };
@@ -438,7 +438,7 @@ impl Target {
                         // No round goes on with it. It stays for the repair of what is frozen, and is
                         // closed then: else it would take space for as long as this reign lasts.
                         if opened.snapshot.is_none() {
-                            self.rounds.close_later(source, opened.position, cx.now);
+                            self.close_later(source, opened.position, cx);
                         }
                     }
                     self.repair(source, of, offset, cx);
@@ -561,7 +561,7 @@ impl Target {
         let mut apart = round.apart.clone();
         apart.not_before = cx.now + pause;
         peer.stand = Stand::Apart(apart);
-        self.keep_for_later(&round, cx.now);
+        self.keep_for_later(&round, cx);
     }
 
     /// A replica is out of reach: rounds from and to it end.

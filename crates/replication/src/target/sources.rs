@@ -3,6 +3,7 @@
 use block::{ByteOffset, Position};
 
 use crate::message::{RoundPoint, ToReplica};
+use crate::replica::ROUNDS_MAX;
 use crate::state::ImportMark;
 use crate::target::peer::Stand;
 use crate::target::rounds::{Round, Rounds};
@@ -28,20 +29,25 @@ impl Rounds {
         self.kept.retain(|kept| (kept.source, kept.at) != (source, at));
     }
 
-    /// Sources that were frozen by somebody, for an import that may go on.
-    pub fn keep(&mut self, source: ReplicaId, frozen: &[Position], now: Moment) {
-        for at in frozen {
-            let same = |kept: &Kept| (kept.source, kept.at) == (source, *at);
-            if !self.kept.iter().any(same) {
-                let until = now + KEPT_FOR;
-                self.kept.push(Kept { source, at: *at, until, is_offered: true });
-            }
+    /// One more that stays frozen. Returns what is not kept any longer: a replica has at most [`ROUNDS_MAX`], and gives
+    /// up the oldest when it has to.
+    fn keep(&mut self, kept: Kept) -> Option<Position> {
+        let of_source = |it: &Kept| it.source == kept.source;
+        if self.kept.iter().any(|it| of_source(it) && it.at == kept.at) {
+            return None;
         }
+        self.kept.push(kept);
+        let all = self.kept.iter().enumerate().filter(|(_, it)| of_source(it));
+        let oldest = match all.clone().count() > ROUNDS_MAX {
+            true => all.min_by_key(|(_, it)| it.at).map(|(place, _)| place),
+            false => None,
+        };
+        oldest.map(|place| self.kept.remove(place).at)
     }
 
-    /// A source that no import goes on with. It is closed when repairs of it are done.
-    pub fn close_later(&mut self, source: ReplicaId, at: Position, now: Moment) {
-        self.kept.push(Kept { source, at, until: now + KEPT_FOR, is_offered: false });
+    /// A replica has left: nobody can tell it to close anything.
+    pub fn forget_source(&mut self, source: ReplicaId) {
+        self.kept.retain(|kept| kept.source != source);
     }
 }
 
@@ -110,9 +116,29 @@ impl Target {
         Some((best(&mut self.peers.keys().copied().filter(able))?, RoundPoint::Now))
     }
 
-    pub(super) fn keep_for_later(&mut self, round: &Round, now: Moment) {
+    pub(super) fn keep_for_later(&mut self, round: &Round, cx: &mut Cx<'_>) {
         if let Some(opened) = round.opened.as_ref().filter(|opened| opened.snapshot.is_none()) {
-            self.rounds.keep(round.source, &[opened.position], now);
+            self.keep_frozen(round.source, opened.position, cx);
+        }
+    }
+
+    /// A source that was frozen by somebody, for an import that may go on.
+    pub(super) fn keep_frozen(&mut self, source: ReplicaId, at: Position, cx: &mut Cx<'_>) {
+        self.keep(Kept { source, at, until: cx.now + KEPT_FOR, is_offered: true }, cx);
+    }
+
+    /// A source that no import goes on with. It is closed when repairs of it are done.
+    pub(super) fn close_later(&mut self, source: ReplicaId, at: Position, cx: &mut Cx<'_>) {
+        self.keep(Kept { source, at, until: cx.now + KEPT_FOR, is_offered: false }, cx);
+    }
+
+    fn keep(&mut self, kept: Kept, cx: &mut Cx<'_>) {
+        let source = kept.source;
+        let Some(dropped) = self.rounds.keep(kept) else { return };
+        // No round is from its source to its source: whoever copies from it is another.
+        if !self.is_copied_from(source, source, dropped) {
+            self.forget_frozen(source, dropped);
+            self.tell(source, ToReplica::CloseRound { round: dropped }, cx);
         }
     }
 

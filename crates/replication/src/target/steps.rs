@@ -29,6 +29,10 @@ pub struct Steps {
     /// Replicas have seen these; a catalog with less was restored from a backup.
     pub seen_version: u64,
     pub seen_grant: Grant,
+    /// The grant was made for this run alone, by a swap of its own.
+    pub is_grant_fresh: bool,
+    /// Another run had the fresh grant before: the catalog went back in between, and gave it again.
+    pub was_grant_given: bool,
     /// The catalog has lost the volume: no step can be made.
     pub lost: bool,
     /// An operator's choice that the catalog does not have yet.
@@ -47,14 +51,21 @@ impl Steps {
 
     /// Whether the catalog lags behind what replicas have seen: then it is not obeyed.
     pub fn is_catalog_older(&self, grant: Grant) -> bool {
-        self.seen_version > self.membership.version || self.seen_grant > grant
+        self.seen_version > self.membership.version
+            || self.seen_grant > grant
+            || self.was_grant_given
+    }
+
+    /// Commands of operators that wait for the catalog.
+    pub fn of_operators(&self) -> usize {
+        usize::from(self.choosing.is_some()) + usize::from(self.confirming.is_some())
     }
 }
 
 impl Target {
     pub(super) fn ask_about_steps(&mut self, cx: &mut Cx<'_>) {
         let waits = self.steps.swapping
-            || self.steps.choosing.is_some()
+            || self.steps.of_operators() > 0
             || self.steps.lost
             || self.steps.is_catalog_older(self.object.grant);
         let pause = if waits { ASK_AGAIN } else { LOOK_EVERY };
@@ -76,6 +87,7 @@ impl Target {
             self.sequence_membership();
         }
         self.go_on_choosing(cx);
+        self.go_on_confirming(cx);
     }
 
     /// Replicas learn of a membership through the sequence.
@@ -226,7 +238,10 @@ impl Target {
             let result = Err(CommandError::Invalid { reason: reason.into() });
             return cx.out.push(Output::Answer { id, result });
         };
-        self.steps.choosing = Some((id, Voters::of(&[peer.member])));
+        let voters = Voters::of(&[peer.member]);
+        if let Some((replaced, _)) = self.steps.choosing.replace((id, voters)) {
+            cx.out.push(Output::Answer { id: replaced, result: Err(CommandError::Busy) });
+        }
         self.go_on_choosing(cx);
     }
 
@@ -269,22 +284,33 @@ impl Target {
 
     /// Q1: an operator says that a restored catalog is right.
     pub(super) fn confirm_catalog(&mut self, id: RequestId, cx: &mut Cx<'_>) {
-        if !self.steps.is_catalog_older(self.object.grant) {
-            let reason = "no replica has seen a newer catalog".to_string();
-            let result = Err(CommandError::Invalid { reason });
-            return cx.out.push(Output::Answer { id, result });
+        if let Some(replaced) = self.steps.confirming.replace(id) {
+            cx.out.push(Output::Answer { id: replaced, result: Err(CommandError::Busy) });
         }
+        self.go_on_confirming(cx);
+    }
+
+    /// A confirmation is not in the catalog yet: it is sent, perhaps again, above what is there by now. Not beside another
+    /// swap: one of the two would be in vain.
+    fn go_on_confirming(&mut self, cx: &mut Cx<'_>) {
+        let Some(id) = self.steps.confirming.filter(|_| !self.steps.swapping) else { return };
         let mut object = self.object.clone();
         let version = self.steps.seen_version.max(object.membership.version).checked_add(1);
         let grant = self.steps.seen_grant.max(object.grant).next();
-        let (Some(version), Some(grant)) = (version, grant) else {
-            let result = Err(run_out());
-            return cx.out.push(Output::Answer { id, result });
+        let failed = match (version, grant) {
+            _ if !self.steps.is_catalog_older(object.grant) => {
+                let reason = "no replica has seen a newer catalog".to_string();
+                CommandError::Invalid { reason }
+            }
+            (Some(version), Some(grant)) => {
+                (object.membership.version, object.grant) = (version, grant);
+                object.holder = self.config.node;
+                return self.swap(object, cx);
+            }
+            _ => run_out(),
         };
-        (object.membership.version, object.grant) = (version, grant);
-        object.holder = self.config.node;
-        self.steps.confirming = Some(id);
-        self.swap(object, cx);
+        self.steps.confirming = None;
+        cx.out.push(Output::Answer { id, result: Err(failed) });
     }
 
     /// The catalog has a higher grant: ours, which confirms it, or another's.

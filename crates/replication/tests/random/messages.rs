@@ -6,6 +6,7 @@ use replication::message::{
     AskId, Fetched, ForReplica, ForTarget, Hello, Leaving, OpenedRound, Piece, ReadFailure,
     Refusal, RoundFailure, RoundPoint, ToReplica, ToTarget, Wanted, Welcome,
 };
+use replication::replica::ROUNDS_MAX;
 use replication::state::{POINTS_MAX, RESERVATIONS_MAX};
 use replication::store::{ChangedRange, Content, Extent};
 use replication::words::{Boot, Incarnation, Moment, SnapshotUid, VolumeUid};
@@ -153,7 +154,7 @@ impl Rng {
             dirty: self.chance(),
             regressed: self.chance(),
             snapshots: self.list(5, Rng::snapshot),
-            rounds: self.list(5, Rng::position),
+            rounds: self.list(ROUNDS_MAX, Rng::position),
             import: self.option(|rng| (rng.mark(), rng.offset())),
             headroom: self.len(),
             block_size: self.len(),

@@ -1,9 +1,10 @@
 //! A target whose catalog has lost its volume, or deleted it.
 use crate::catalog::{CatalogAnswer, VolumeObject};
+use crate::client::{Command, CommandError};
 use crate::target::Stopped;
 use crate::target::tests::served;
 use crate::target::tests::stage::{Stage, members, write};
-use crate::words::{CatalogVersion, Grant, NodeId, Span};
+use crate::words::{CatalogVersion, Grant, NodeId, ReplicaId, Span};
 
 /// Protects from a catalog that was restored, or begins anew: a volume whose replicas are all there is served on, and
 /// nothing about it is changed.
@@ -69,4 +70,85 @@ fn a_higher_grant_counts_whatever_its_version() {
     assert!(stage.catalog.version > elsewhere.version);
     stage.step(crate::target::Event::Catalog(CatalogAnswer::Object(Box::new(elsewhere))));
     assert_eq!(stage.stopped(), Some(Stopped::Superseded));
+}
+
+/// A target that does not serve, since its replicas have seen a newer catalog.
+fn behind_a_restored_catalog() -> Stage {
+    let mut stage = served(3);
+    for replica in 1..=3 {
+        stage.fake(replica).seen = 7;
+    }
+    stage.take_over(2);
+    stage.pass(Span::secs(8));
+    assert!(!stage.is_serving());
+    stage
+}
+
+/// Protects from an operator who waits for ever: somebody changed the object at the same time, so the swap that confirms it
+/// came too late.
+#[test]
+fn a_confirmation_whose_swap_conflicts_is_sent_again() {
+    let mut stage = behind_a_restored_catalog();
+    stage.catalog.version = CatalogVersion(stage.catalog.version.0 + 1);
+    stage.command(90, Command::ConfirmCatalog);
+    assert_eq!(stage.catalog.membership.version, 8, "the highest seen plus one");
+    assert_eq!(stage.command_answer(90), Some(Ok(())));
+    assert_eq!(stage.stopped(), Some(Stopped::Superseded), "by the grant that confirms it");
+}
+
+#[test]
+fn a_confirmation_that_did_not_reach_the_catalog_is_sent_again() {
+    let mut stage = behind_a_restored_catalog();
+    stage.catalog_is_away = true;
+    stage.command(90, Command::ConfirmCatalog);
+    stage.pass(Span::secs(3));
+    assert_eq!(stage.command_answer(90), None);
+    stage.catalog_is_away = false;
+    stage.pass(Span::secs(2));
+    assert_eq!(stage.catalog.membership.version, 8);
+    assert_eq!(stage.command_answer(90), Some(Ok(())));
+}
+
+/// Somebody else has brought the catalog up to date while the confirmation was on its way.
+#[test]
+fn a_confirmation_that_is_not_needed_any_more_is_refused() {
+    let mut stage = behind_a_restored_catalog();
+    stage.catalog.version = CatalogVersion(stage.catalog.version.0 + 1);
+    stage.catalog.membership.version = 7;
+    stage.command(90, Command::ConfirmCatalog);
+    let answer = stage.command_answer(90);
+    assert!(matches!(answer, Some(Err(CommandError::Invalid { .. }))), "{answer:?}");
+    stage.pass(Span::secs(4));
+    assert_eq!(stage.catalog.membership.version, 7, "nothing was swapped");
+}
+
+#[test]
+fn a_second_confirmation_takes_the_place_of_the_first() {
+    let mut stage = behind_a_restored_catalog();
+    stage.catalog_is_away = true;
+    stage.command(90, Command::ConfirmCatalog);
+    stage.command(91, Command::ConfirmCatalog);
+    assert_eq!(stage.command_answer(90), Some(Err(CommandError::Busy)));
+    stage.catalog_is_away = false;
+    stage.pass(Span::secs(2));
+    assert_eq!(stage.command_answer(91), Some(Ok(())));
+}
+
+/// A choice makes a grant and a version above all that was seen: then there is nothing left to confirm.
+#[test]
+fn a_choice_and_a_confirmation_at_once_are_both_answered() {
+    let mut stage = served(3);
+    stage.fake(2).seen = 7;
+    stage.cut_off(3);
+    stage.take_over(2);
+    stage.pass(Span::secs(8));
+    stage.catalog_is_away = true;
+    stage.command(90, Command::ConfirmCatalog);
+    stage.command(91, Command::Choose { replica: ReplicaId(1) });
+    stage.catalog_is_away = false;
+    stage.pass(Span::secs(4));
+    assert_eq!(stage.command_answer(91), Some(Ok(())));
+    let answer = stage.command_answer(90);
+    assert!(matches!(answer, Some(Err(CommandError::Invalid { .. }))), "{answer:?}");
+    assert!(stage.is_serving());
 }

@@ -10,7 +10,7 @@ mod stage;
 
 use block::Seq;
 
-use crate::client::{Command, ConnectionId, RequestId};
+use crate::client::{Command, CommandError, ConnectionId, RequestId};
 use crate::membership::{Membership, Voters};
 use crate::target::front::REMEMBERED_MAX;
 use crate::target::tests::stage::{Stage, member, members, read, write};
@@ -370,6 +370,28 @@ fn an_operator_chooses_the_last_copy() {
     assert!(status.stages.plain_refused, "whoever was attached has to know");
     assert_eq!(stage.catalog.membership, status.membership, "and it is on record");
     assert!(!stage.catalog.chosen, "the barrier has told it");
+}
+
+/// Protects from an operator who waits for ever, because another one chose too.
+#[test]
+fn a_second_choice_takes_the_place_of_the_first() {
+    let mut stage = served(3);
+    stage.cut_off(2);
+    stage.cut_off(3);
+    stage.take_over(2);
+    stage.pass(Span::secs(8));
+    stage.catalog_is_away = true;
+    stage.command(90, Command::Choose { replica: ReplicaId(1) });
+    stage.command(91, Command::Choose { replica: ReplicaId(1) });
+    assert_eq!(stage.command_answer(90), Some(Err(CommandError::Busy)));
+    // One that cannot be made does not take its place.
+    stage.command(92, Command::Choose { replica: ReplicaId(2) });
+    let refused = stage.command_answer(92);
+    assert!(matches!(refused, Some(Err(CommandError::Invalid { .. }))), "{refused:?}");
+    stage.catalog_is_away = false;
+    stage.pass(Span::secs(4));
+    assert_eq!(stage.command_answer(91), Some(Ok(())));
+    assert!(stage.is_serving());
 }
 
 /// One copy is left, and it was away while the others went on: in a reign of their own, in which a

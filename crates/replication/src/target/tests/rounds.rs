@@ -1,7 +1,10 @@
 //! Several that catch up at once.
+use block::{Position, Seq};
+
 use crate::client::{Command, RequestId};
-use crate::message::ToTarget;
-use crate::state::SnapshotSpec;
+use crate::message::{AskId, OpenedRound, ToTarget};
+use crate::replica::ROUNDS_MAX;
+use crate::state::{SharedState, SnapshotSpec};
 use crate::target::Event;
 use crate::target::tests::served;
 use crate::target::tests::stage::{Fake, members, write};
@@ -56,4 +59,28 @@ fn a_snapshot_that_is_gone_does_not_hide_what_is_frozen() {
     stage.cut_off(4);
     stage.pass(Span::secs(60));
     assert!(!is_frozen(&stage), "what is not gone on with is closed in time");
+}
+
+/// Protects the target's memory, and the time of its steps, from a replica that says what it was not asked.
+#[test]
+fn rounds_that_nobody_asked_for_are_kept_up_to_a_bound_and_closed_beyond_it() {
+    let mut stage = served(3);
+    let opened = |seq: u64| {
+        let position = Position { seq: Seq(seq), ..Position::default() };
+        let shared = SharedState::default();
+        let (size, snapshots) = (shared.size, Vec::new());
+        Box::new(OpenedRound { position, shared, size, snapshot: None, snapshots })
+    };
+    for seq in 0..5000 {
+        let opened = opened(seq);
+        stage.fake(2).frozen.insert(opened.position);
+        let id = AskId(1_000_000 + seq);
+        stage.say(2, ToTarget::RoundOpened { id, opened: Ok(opened) });
+    }
+    let kept: Vec<u64> = stage.target.kept_sources().map(|(_, at)| at.seq.0).collect();
+    assert_eq!(kept.len(), ROUNDS_MAX);
+    assert_eq!(stage.fake(2).frozen.len(), ROUNDS_MAX, "the others were closed");
+    assert!(kept.into_iter().all(|seq| seq >= 5000 - ROUNDS_MAX as u64), "the newest are kept");
+    stage.pass(Span::secs(61));
+    assert!(stage.fake(2).frozen.is_empty(), "and these are closed in time");
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{ByteLen, ByteOffset, Data, Position, Seq};
 
 use crate::catalog::{CatalogAnswer, CatalogAsk, VolumeObject};
-use crate::client::{ConnectionId, Extent, Login, Request, RequestId};
+use crate::client::{Command, CommandError, ConnectionId, Extent, Login, Request, RequestId};
 use crate::cost::Costs;
 use crate::entry::Entry;
 use crate::membership::{Member, Membership, Voters};
@@ -431,6 +431,20 @@ impl Stage {
                 Ok(_) => "ok".to_string(),
                 Err(error) => error.to_string(),
             }),
+            _ => None,
+        })
+    }
+
+    pub fn command(&mut self, id: u64, command: Command) {
+        self.step(Event::Command { id: RequestId(id), command });
+    }
+
+    /// The first answer to a command, if it came.
+    pub fn command_answer(&self, id: u64) -> Option<Result<(), CommandError>> {
+        self.heard.iter().find_map(|output| match output {
+            Output::Answer { id: it, result } if *it == RequestId(id) => {
+                Some(result.clone().map(|_| ()))
+            }
             _ => None,
         })
     }
