@@ -67,14 +67,19 @@ impl Splitter {
 
     /// Asks what waits, as far as there is memory for reads. `true`: the rest waits for others, since
     /// nothing of this login is under way that would make room.
-    pub fn ask(&mut self, memory: &mut Reads, mut each: impl FnMut(RequestId, Request)) -> bool {
+    pub fn ask(
+        &mut self,
+        asker: Asker,
+        memory: &mut Reads,
+        mut each: impl FnMut(RequestId, Request),
+    ) -> bool {
         while let Some((_, ask)) = self.waiting.front() {
             let bytes = memory_of(ask);
-            if bytes > 0 && !memory.has_room(self.reads, bytes) {
+            if bytes > 0 && !memory.has_room(asker, self.reads, bytes) {
                 return self.reads == 0;
             }
             let Some((id, ask)) = self.waiting.pop_front() else { break };
-            memory.take(bytes);
+            memory.take(asker, self.reads, bytes);
             self.reads += bytes;
             self.asked.insert(id, bytes);
             self.split(id, ask, &mut each);
@@ -83,8 +88,9 @@ impl Splitter {
     }
 
     /// The login is over: what was asked and is not answered, also if it still waited.
-    pub fn end(self, memory: &mut Reads) -> Vec<AskId> {
-        memory.release(self.reads);
+    pub fn end(self, asker: Asker, memory: &mut Reads) -> Vec<AskId> {
+        memory.release(self.reads, self.reads);
+        memory.leave_line(asker);
         self.asked.into_keys().chain(self.waiting.into_iter().map(|(id, _)| id)).collect()
     }
 
@@ -155,8 +161,8 @@ impl Splitter {
     ) -> Option<(AskId, Result<Answer, AskError>)> {
         let (ask, result) = self.join_part(id, result)?;
         let bytes = self.asked.remove(&ask).unwrap_or_default();
+        memory.release(self.reads, bytes);
         self.reads -= bytes;
-        memory.release(bytes);
         Some((ask, result))
     }
 
@@ -243,10 +249,12 @@ mod tests {
 
     use super::*;
 
+    const ASKER: Asker = Asker::Nbd { line: 0 };
+
     fn requests(splitter: &mut Splitter, id: u64, ask: Ask) -> Vec<(RequestId, Request)> {
         let mut requests = Vec::new();
         splitter.submit(AskId(id), ask);
-        splitter.ask(&mut Reads::default(), |id, request| requests.push((id, request)));
+        splitter.ask(ASKER, &mut Reads::default(), |id, request| requests.push((id, request)));
         requests
     }
 
@@ -305,17 +313,17 @@ mod tests {
             splitter.submit(AskId(id), Ask::Read { offset: ByteOffset(0), len: ByteLen(16 << 20) });
         }
         let mut asked = Vec::new();
-        assert!(!splitter.ask(memory, |id, _| asked.push(id)), "it waits for its own");
+        assert!(!splitter.ask(ASKER, memory, |id, _| asked.push(id)), "it waits for its own");
         assert_eq!((asked.len(), splitter.joins.len()), (16, 1));
         for id in asked {
             let answered = splitter.answered(id, Err(IoError::NoSpace), memory);
             assert_eq!(answered.is_some(), splitter.joins.is_empty());
         }
         let mut more = 0;
-        splitter.ask(memory, |_, _| more += 1);
+        splitter.ask(ASKER, memory, |_, _| more += 1);
         assert_eq!((more, splitter.joins.len()), (16, 1), "the next has its turn");
-        let left = std::mem::take(splitter).end(memory);
+        let left = std::mem::take(splitter).end(ASKER, memory);
         assert_eq!(left.len(), 127);
-        assert!(memory.has_room(0, 256 << 20), "everything was given back");
+        assert!(memory.has_room(ASKER, 0, 256 << 20), "everything was given back");
     }
 }

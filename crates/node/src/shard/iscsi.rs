@@ -399,23 +399,25 @@ impl Shard {
         self.iscsi_asks(nexus);
     }
 
-    /// Asks the target what a session has to ask, as far as its reads have room.
-    pub(super) fn iscsi_asks(&mut self, nexus: NexusId) {
-        let Some(known) = self.iscsi.nexuses.get_mut(&nexus) else { return };
+    /// Asks the target what a session has to ask, as far as its reads have room. `true`: it waits for others.
+    pub(super) fn iscsi_asks(&mut self, nexus: NexusId) -> bool {
+        let Some(known) = self.iscsi.nexuses.get_mut(&nexus) else { return false };
         let (volume, connection) = (known.volume, known.connection);
-        let Some(target) = self.volumes.target(volume) else { return };
+        let Some(target) = self.volumes.target(volume) else { return false };
         let mut asked = 0;
-        let is_blocked = known.splitter.ask(&mut self.reads, |id, request| {
+        let asker = Asker::Iscsi { nexus };
+        let is_blocked = known.splitter.ask(asker, &mut self.reads, |id, request| {
             asked += 1;
             target.events.push(TargetEvent::Request { connection, id, request });
         });
         if is_blocked {
-            self.reads.block(Asker::Iscsi { nexus });
+            self.reads.block(asker);
         }
         if let Some(user) = target.users.get_mut(&connection) {
             user.under_way += asked;
         }
         self.volumes.wake(volume);
+        is_blocked
     }
 
     pub(super) fn iscsi_replied(
@@ -429,11 +431,13 @@ impl Shard {
         let Some((id, result)) = known.splitter.answered(id, result, &mut self.reads) else {
             return;
         };
-        if known.splitter.has_waiting() {
+        // What it gave back is for those who wait, before it asks again itself.
+        let has_waiting = known.splitter.has_waiting();
+        self.unblock_reads();
+        if has_waiting {
             self.iscsi_asks(nexus);
         }
         self.step_unit(volume, UnitEvent::Answered { id, result });
-        self.unblock_reads();
     }
 
     /// A session is over. What it asked was given its place in the sequence or is dropped with the
@@ -442,7 +446,7 @@ impl Shard {
     fn nexus_ended(&mut self, nexus: NexusId) {
         let Some(known) = self.iscsi.nexuses.remove(&nexus) else { return };
         let Nexus { volume, connection, splitter, .. } = known;
-        let asks = splitter.end(&mut self.reads);
+        let asks = splitter.end(Asker::Iscsi { nexus }, &mut self.reads);
         if let Some(target) = self.volumes.target(volume)
             && target.users.remove(&connection).is_some()
         {
@@ -458,7 +462,7 @@ impl Shard {
     /// The target is gone: its sessions log in elsewhere.
     pub(super) fn iscsi_turn_away(&mut self, nexus: NexusId, name: &str) {
         if let Some(known) = self.iscsi.nexuses.remove(&nexus) {
-            known.splitter.end(&mut self.reads);
+            known.splitter.end(Asker::Iscsi { nexus }, &mut self.reads);
         }
         self.step_portal(Event::Drain { iqn: format!("{IQN}{name}") });
         // Its memory is free: logins of other volumes may wait for that alone.

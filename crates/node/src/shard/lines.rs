@@ -245,6 +245,9 @@ impl Shard {
         if let Some(reason) = line.closing.take() {
             self.close_line(at, &reason);
         }
+        if self.reads.take_missed_turn() {
+            self.unblock_reads();
+        }
     }
 
     /// Memory for what arrives for a volume.
@@ -341,7 +344,7 @@ impl Shard {
         match line.role {
             Role::Outgoing(outgoing) => self.outgoing_lost(&outgoing),
             Role::Incoming(incoming) => self.incoming_lost(&incoming),
-            Role::Nbd(nbd) => self.nbd_lost(*nbd),
+            Role::Nbd(nbd) => self.nbd_lost(at, *nbd),
             Role::Iscsi(conn) => self.iscsi_lost(conn),
             Role::Busy => {}
         }

@@ -136,22 +136,24 @@ impl Shard {
         self.nbd_asks_on(at, nbd);
     }
 
-    /// Asks the target what a client has to ask, as far as its reads have room.
-    fn nbd_asks_on(&mut self, at: usize, nbd: &mut NbdLine) {
-        let Some(Open { volume, connection, .. }) = nbd.open else { return };
-        let Some(target) = self.volumes.target(volume) else { return };
+    /// Asks the target what a client has to ask, as far as its reads have room. `true`: it waits for others.
+    fn nbd_asks_on(&mut self, at: usize, nbd: &mut NbdLine) -> bool {
+        let Some(Open { volume, connection, .. }) = nbd.open else { return false };
+        let Some(target) = self.volumes.target(volume) else { return false };
         let mut asked = 0;
-        let is_blocked = nbd.splitter.ask(&mut self.reads, |id, request| {
+        let asker = Asker::Nbd { line: at };
+        let is_blocked = nbd.splitter.ask(asker, &mut self.reads, |id, request| {
             asked += 1;
             target.events.push(Event::Request { connection, id, request });
         });
         if is_blocked {
-            self.reads.block(Asker::Nbd { line: at });
+            self.reads.block(asker);
         }
         if let Some(user) = target.users.get_mut(&connection) {
             user.under_way += asked;
         }
         self.volumes.wake(volume);
+        is_blocked
     }
 
     pub(super) fn served_names(&self) -> Vec<String> {
@@ -376,32 +378,38 @@ impl Shard {
         id: RequestId,
         result: Result<Answer, IoError>,
     ) {
+        let Some(Role::Nbd(nbd)) = self.lines.get_mut(at).map(|line| &mut line.role) else {
+            return;
+        };
+        let answered = nbd.splitter.answered(id, result, &mut self.reads);
+        let Some((id, result)) = answered else { return };
+        // What it gave back is for those who wait, before it asks again itself.
+        self.unblock_reads();
         self.with_nbd(at, |shard, nbd| {
-            let answered = nbd.splitter.answered(id, result, &mut shard.reads);
-            let Some((id, result)) = answered else { return };
             if nbd.splitter.has_waiting() {
                 shard.nbd_asks_on(at, nbd);
             }
             nbd.machine.answered(id, result, &mut nbd.out);
         });
-        self.unblock_reads();
     }
 
-    /// Goes on with reads that waited for others to make room.
-    pub(super) fn nbd_unblocked(&mut self, at: usize) {
-        let role = self.lines.get(at).map(|line| &line.role);
-        match role {
-            Some(Role::Busy) => self.reads.block(Asker::Nbd { line: at }),
-            _ => self.with_nbd(at, |shard, nbd| shard.nbd_asks_on(at, nbd)),
+    /// Goes on with reads that waited for others to make room. `true`: they still wait.
+    pub(super) fn nbd_unblocked(&mut self, at: usize) -> bool {
+        if matches!(self.lines.get(at).map(|line| &line.role), Some(Role::Busy)) {
+            self.reads.miss_turn();
+            return true;
         }
+        let mut is_blocked = false;
+        self.with_nbd(at, |shard, nbd| is_blocked = shard.nbd_asks_on(at, nbd));
+        is_blocked
     }
 
     pub(super) fn nbd_resized(&mut self, at: usize, size: ByteLen) {
         self.with_nbd(at, |_, nbd| nbd.machine.resized(size));
     }
 
-    pub(super) fn nbd_lost(&mut self, nbd: NbdLine) {
-        nbd.splitter.end(&mut self.reads);
+    pub(super) fn nbd_lost(&mut self, at: usize, nbd: NbdLine) {
+        nbd.splitter.end(Asker::Nbd { line: at }, &mut self.reads);
         self.unblock_reads();
         let Some(Open { volume, connection, .. }) = nbd.open else { return };
         if let Some(target) = self.volumes.target(volume)
@@ -425,3 +433,6 @@ fn client_of(hello: &Hello) -> ClientId {
     bytes.extend_from_slice(&hello.client.to_be_bytes());
     ClientId(block_hash(&bytes) | 1 << 63)
 }
+
+#[cfg(test)]
+mod tests;
