@@ -7,6 +7,7 @@
 
 pub mod catalog_client;
 pub mod copy;
+pub mod deletion;
 mod secrets;
 
 /// What is generated of `proto/pollux/v1`.

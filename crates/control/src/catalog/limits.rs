@@ -22,9 +22,8 @@ pub const BLOCK_SIZE_MAX: u32 = 128 << 10;
 
 /// Every voter of before and after a step.
 pub const PLACES_MAX: usize = 2 * replication::membership::MEMBERS_MAX;
-/// Uids of deleted objects that a name remembers: replicas of the last few volumes of a name may still be on nodes that
-/// were away.
-pub const DELETED_UIDS_MAX: usize = 16;
+/// Uids of deleted objects that a name remembers.
+pub use proto::deletion::DELETED_UIDS_MAX;
 /// Initiators of one volume: the nodes of a large cluster that may mount it.
 pub const INITIATORS_MAX: usize = 256;
 /// The longest name that iSCSI allows.

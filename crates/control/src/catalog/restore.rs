@@ -1,7 +1,9 @@
 //! What becomes of an object that is brought back into the catalog, given what is there. No file, no clock.
 //!
 //! Invariants: versions never go back; a newer object is never replaced by an older one; what was deleted stays deleted;
-//! and a name that another object has by now is not taken from it.
+//! and a name that another object has by now is not taken from it. An object that is there goes by its own mark only. That
+//! a mark must have been dropped keeps an object from being brought back, and no more.
+use proto::deletion::mark_was_dropped;
 use proto::v1::object::Body;
 use proto::v1::{Kind, Object};
 
@@ -35,7 +37,10 @@ pub fn restore(present: &Present, given: Object, revision: u64) -> Restored {
     let Some(there) = &present.object else {
         return Restored::Stored(Box::new(Object { revision, ..given }));
     };
-    let deleted_uids = together(&there.deleted_uids, &given.deleted_uids);
+    let deleted_uids = match given.version > there.version {
+        true => together(&there.deleted_uids, &given.deleted_uids),
+        false => together(&given.deleted_uids, &there.deleted_uids),
+    };
     let is_newer = match (&there.body, &given.body) {
         (Some(old), Some(new)) => match (uid(old), uid(new)) {
             (Some(old_uid), Some(new_uid)) if old_uid != new_uid => {
@@ -43,6 +48,8 @@ pub fn restore(present: &Present, given: Object, revision: u64) -> Restored {
                     false
                 } else if has_mark(&given, old_uid) {
                     true
+                } else if was_deleted_before(&given, there) {
+                    false
                 } else {
                     return Restored::Refused(other(there));
                 }
@@ -50,7 +57,9 @@ pub fn restore(present: &Present, given: Object, revision: u64) -> Restored {
             _ => order(new, given.version) > order(old, there.version),
         },
         (Some(old), None) => is_deleted(&given, old, there.version),
-        (None, Some(new)) => !is_deleted(there, new, given.version),
+        (None, Some(new)) => {
+            !is_deleted(there, new, given.version) && !was_deleted_before(&given, there)
+        }
         (None, None) => given.version > there.version,
     };
     let stored = |object: Object, version| {
@@ -79,6 +88,13 @@ fn is_deleted(left: &Object, body: &Body, seen: u64) -> bool {
         Some(uid) if !left.deleted_uids.is_empty() => has_mark(left, uid),
         _ => left.version > seen,
     }
+}
+
+/// Whether an object was deleted so long before a later state of its name that its mark was dropped.
+pub fn was_deleted_before(object: &Object, later: &Object) -> bool {
+    let uid_of = |object: &Object| object.body.as_ref().and_then(uid).map(<[u8]>::to_vec);
+    let own = uid_of(object);
+    own.is_some() && own != uid_of(later) && mark_was_dropped(object, later)
 }
 
 fn other(there: &Object) -> Wrong {
@@ -111,9 +127,10 @@ fn order(body: &Body, version: u64) -> (u64, u64, u64) {
     }
 }
 
-fn together(there: &[Vec<u8>], given: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut all: Vec<Vec<u8>> = given.to_vec();
-    all.extend(there.iter().filter(|uid| !given.contains(uid)).cloned());
+/// The marks of both states of a name. Those of the older one go first where there are too many.
+fn together(older: &[Vec<u8>], newer: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = older.iter().filter(|uid| !newer.contains(uid)).cloned().collect();
+    all.extend_from_slice(newer);
     let excess = all.len().saturating_sub(DELETED_UIDS_MAX);
     all.drain(..excess);
     all

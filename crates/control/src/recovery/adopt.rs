@@ -3,7 +3,8 @@
 //! A copy of the catalog may be older than what replicas have seen: another node may have the grant since, or other
 //! replicas the votes. What is brought back must not be below that, or the replicas refuse it. Rules: the membership
 //! is the highest that a quorum of its own voters has applied; its version and the grant are above whatever was seen,
-//! unless a target serves with exactly that grant, which then goes on.
+//! unless a target serves with exactly that grant, which then goes on. A replica is where its content was found, whatever
+//! the copy says: numbers of replicas are given again.
 use block::Term;
 use proto::v1;
 use proto::v1::object::Body;
@@ -53,6 +54,19 @@ impl Evidence {
         (voters.members.iter().filter(here).count(), needed)
     }
 
+    /// Where the content of a member was found: in its listed place, if it is there too.
+    fn place_of(&self, member: &v1::Member, listed: Option<&v1::Place>) -> Option<v1::Place> {
+        let found = self.replicas.iter().filter(|(_, it)| it.incarnation == member.incarnation);
+        let places = found.map(|(node, it)| {
+            // A pool that is not told is the listed one, on the same node.
+            let listed = listed.filter(|listed| listed.node == *node && it.pool.is_empty());
+            let pool = listed.map_or(&it.pool, |listed| &listed.pool).clone();
+            v1::Place { replica: member.replica, node: *node, pool }
+        });
+        let places: Vec<v1::Place> = places.collect();
+        places.iter().find(|place| Some(*place) == listed).or(places.first()).cloned()
+    }
+
     fn confirm(&self, membership: &v1::Membership) -> Result<(), String> {
         for voters in membership.voters.iter().chain(&membership.next) {
             let (here, needed) = self.quorum(voters);
@@ -74,10 +88,7 @@ pub fn adopt(known: &v1::Object, evidence: &Evidence) -> Result<Adopted, String>
         return Err("its object is no volume".into());
     };
     let mut notes = Vec::new();
-    if volume.chap.as_ref().is_some_and(|chap| chap.secret.is_empty()) {
-        // Without credentials anybody could log in whom it is attached to.
-        (volume.chap, volume.attached_only) = (None, true);
-        volume.attachments.clear();
+    if drop_unknown_secret(volume) {
         notes.push(
             "its CHAP secret is not known: no host may use it until it is attached anew".into(),
         );
@@ -109,12 +120,22 @@ pub fn adopt(known: &v1::Object, evidence: &Evidence) -> Result<Adopted, String>
         };
         notes.push(format!("grant {}: {seen_grant} was promised", quorum.grant));
     }
-    let members = quorum.membership.clone().unwrap_or_default();
-    place_members(&mut volume.places, &members, evidence)?;
+    notes.extend(place_members(&mut volume.places, quorum, evidence)?);
     if !notes.is_empty() {
         object.version += 1;
     }
     Ok(Adopted { object, notes })
+}
+
+/// Takes credentials away whose secret is not known, as in what a node remembers, and all hosts with them: without
+/// credentials every host that the volume is attached to could log in. Whether there were any.
+pub fn drop_unknown_secret(volume: &mut v1::Volume) -> bool {
+    let is_unknown = volume.chap.as_ref().is_some_and(|chap| chap.secret.is_empty());
+    if is_unknown {
+        (volume.chap, volume.attached_only) = (None, true);
+        volume.attachments.clear();
+    }
+    is_unknown
 }
 
 /// A volume of which only replicas are left. Who may use it is not known, so nobody may until an operator says.
@@ -154,28 +175,63 @@ pub fn adopt_unknown(uid: &[u8], evidence: &Evidence, now_ms: u64) -> Result<Ado
     Ok(adopted)
 }
 
-/// Every member has a place: the one that is listed, or the one where its content was found.
+/// Every member has a place: where its content was found, otherwise the one that is listed. What was changed about listed
+/// places of members. The catalog takes one replica in a pool: where a member is, no other place stays.
 fn place_members(
     places: &mut Vec<v1::Place>,
-    membership: &v1::Membership,
+    quorum: &v1::Quorum,
     evidence: &Evidence,
-) -> Result<(), String> {
-    let voters = membership.voters.iter().chain(&membership.next);
-    for member in voters.flat_map(|voters| &voters.members) {
-        if places.iter().any(|place| place.replica == member.replica) {
+) -> Result<Vec<String>, String> {
+    let mut notes = Vec::new();
+    let membership = quorum.membership.as_ref();
+    let voters = membership.into_iter().flat_map(|it| it.voters.iter().chain(&it.next));
+    let members = voters.flat_map(|voters| &voters.members);
+    let mut placed: Vec<v1::Place> = Vec::new();
+    let mut unseen: Vec<&v1::Member> = Vec::new();
+    for member in members.chain(&quorum.desired) {
+        // Most members vote and are wanted.
+        if placed.iter().any(|place| place.replica == member.replica) {
             continue;
         }
-        let is_it = |(_, it): &&(u64, v1::Replica)| it.incarnation == member.incarnation;
-        let (node, replica) = evidence.replicas.iter().find(is_it).ok_or_else(|| {
-            format!(
-                "replica {} votes, and it is not known where it is: start its node",
-                member.replica
-            )
-        })?;
-        let pool = replica.pool.clone();
-        places.push(v1::Place { replica: member.replica, node: *node, pool });
+        let listed = places.iter_mut().find(|place| place.replica == member.replica);
+        let Some(found) = evidence.place_of(member, listed.as_deref()) else {
+            unseen.push(member);
+            continue;
+        };
+        match listed {
+            Some(listed) if *listed == found => {}
+            Some(listed) => {
+                notes.push(format!(
+                    "replica {} is in pool `{}` of node {}, not in pool `{}` of node {}",
+                    member.replica, found.pool, found.node, listed.pool, listed.node
+                ));
+                *listed = found.clone();
+            }
+            None => places.push(found.clone()),
+        }
+        placed.push(found);
     }
-    Ok(())
+    // Their nodes did not answer. The listed place is all that is known, unless another member was found there.
+    for member in unseen {
+        let mut listed = places.iter().filter(|place| place.replica == member.replica);
+        match listed.find(|listed| !placed.iter().any(|it| is_same_pool(it, listed))) {
+            Some(listed) => placed.push(listed.clone()),
+            None if placed.iter().any(|place| place.replica == member.replica) => {}
+            None => {
+                return Err(format!(
+                    "replica {} votes or is wanted, and it is not known where it is: start its node",
+                    member.replica
+                ));
+            }
+        }
+    }
+    let is_free = |place: &v1::Place| !placed.iter().any(|it| is_same_pool(it, place));
+    places.retain(|place| placed.contains(place) || is_free(place));
+    Ok(notes)
+}
+
+fn is_same_pool(one: &v1::Place, other: &v1::Place) -> bool {
+    (one.node, &one.pool) == (other.node, &other.pool)
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! What is brought back into a catalog, from copies of it and from what nodes know. No IO.
+//!
+//! The catalog stores a plan as a whole or not at all. So an object that it would refuse is none of the plan's, and is
+//! refused here, alone.
 use std::collections::BTreeMap;
 
+use proto::deletion;
 use proto::v1;
 use proto::v1::object::Body;
 
-use super::adopt::{Adopted, Evidence, adopt, adopt_unknown};
-use crate::catalog::restore::{Restored, restore};
+use super::adopt::{Adopted, Evidence, adopt, adopt_unknown, drop_unknown_secret};
+use crate::catalog::restore::{Restored, check, restore, was_deleted_before};
 use crate::hex;
 
 /// Objects that somebody has.
@@ -53,6 +57,8 @@ struct Merged {
     objects: BTreeMap<Place, (v1::Object, String)>,
     /// Two objects of one name, of which nothing says that either was deleted.
     clashes: BTreeMap<Place, String>,
+    /// Tokens that may have been deleted before, by the names that they would come back under.
+    doubtful: BTreeMap<Place, String>,
 }
 
 impl Merged {
@@ -60,7 +66,13 @@ impl Merged {
     fn take(&mut self, object: &v1::Object, from: &str) {
         let Some(key) = &object.key else { return };
         let place = (key.kind, key.name.clone());
-        let known = self.objects.get(&place).map(|(object, _)| object.clone());
+        // What the catalog has goes by its own mark only.
+        let is_past = |(known, whose): &&(v1::Object, String)| {
+            whose != CATALOG && was_deleted_before(known, object)
+        };
+        let known = self.objects.get(&place).filter(|it| !is_past(it));
+        let known = known.map(|(known, _)| known.clone());
+        let is_doubtful = known.as_ref().is_some_and(deletion::is_full);
         let revision = object.revision;
         match restore(&crate::catalog::judge::Present { object: known }, object.clone(), revision) {
             Restored::Stored(newer) => {
@@ -84,7 +96,16 @@ impl Merged {
                 }
             }
             Restored::Refused(wrong) => match token_aside(object) {
-                Some(aside) => self.take(&aside, from),
+                Some((aside, _)) if is_doubtful => {
+                    let why = format!(
+                        "{from}: a token that had the name `{}`. The last {} that were deleted under this name are known, and \
+                         this may be an earlier one: make a new token if somebody needs it",
+                        place.1,
+                        deletion::DELETED_UIDS_MAX
+                    );
+                    self.doubtful.insert(aside, why);
+                }
+                Some((_, aside)) => self.take(&aside, from),
                 None => {
                     self.clashes.insert(place, format!("{from}: {}", wrong.problem));
                 }
@@ -120,6 +141,9 @@ pub fn plan(
             plan.bring(place, object, from, there, evidence);
         }
     }
+    for (place, why) in &merged.doubtful {
+        plan.refuse(place, why.clone());
+    }
     let mut uids: Vec<&[u8]> =
         merged.objects.values().filter_map(|(it, _)| volume_uid(it)).collect();
     uids.extend(present.iter().filter_map(volume_uid));
@@ -140,13 +164,13 @@ fn lacks_secret(object: &v1::Object) -> bool {
 
 /// A site that lost its catalog gets a first token anew. The one that had this name before gets another name beside it, so
 /// that either can be used.
-fn token_aside(object: &v1::Object) -> Option<v1::Object> {
+fn token_aside(object: &v1::Object) -> Option<(Place, v1::Object)> {
     let Some(Body::Token(token)) = &object.body else { return None };
     let mut aside = object.clone();
     let name = format!("{}{ASIDE}", token.name);
     aside.key.as_mut()?.name.clone_from(&name);
-    aside.body = Some(Body::Token(v1::Token { name, ..token.clone() }));
-    crate::catalog::restore::check(&aside).is_ok().then_some(aside)
+    aside.body = Some(Body::Token(v1::Token { name: name.clone(), ..token.clone() }));
+    check(&aside).is_ok().then(|| ((v1::Kind::Token.into(), name), aside))
 }
 
 fn is_token(kind: i32) -> bool {
@@ -208,6 +232,16 @@ impl Plan {
                     object.version += 1;
                     notes.push("without its format mark: the next mount does not format it".into());
                 }
+                // Only a volume that is being deleted still has such credentials: others were adopted without them.
+                if let Some(Body::Volume(volume)) = &mut object.body
+                    && drop_unknown_secret(volume)
+                {
+                    object.version += 1;
+                    notes.push("its CHAP secret is not known: no host may use it".into());
+                }
+                if let Err(wrong) = check(&object) {
+                    return self.refuse(place, wrong.to_string());
+                }
                 // What is left of a deleted object is brought back without a word.
                 if object.body.is_some() || there.is_some_and(|there| there.body.is_some()) {
                     notes.insert(0, format!("from {from}"));
@@ -235,7 +269,14 @@ impl Plan {
                 .refuse(&place, "replicas of another volume of this name are on nodes".into());
         }
         match adopt_unknown(uid, evidence, now_ms) {
-            Ok(Adopted { object, notes }) => {
+            Ok(Adopted { mut object, notes }) => {
+                // No mark says that it was deleted. Below the version of what was deleted under its name, the catalog would
+                // take its mark for dropped.
+                let left = there.get(&place).map_or(0, |left| left.version);
+                object.version = object.version.max(left + 1);
+                if let Err(wrong) = check(&object) {
+                    return self.refuse(&place, wrong.to_string());
+                }
                 self.say(&place, Action::Restore, notes);
                 self.objects.push(object);
             }

@@ -6,11 +6,13 @@
 //! is what it is rebuilt from.
 use std::collections::{BTreeMap, BTreeSet};
 
+use proto::deletion::mark_was_dropped;
 use proto::v1;
 use proto::v1::object::Body;
 use replication::words::{CatalogVersion, VolumeUid};
 
 use super::Known;
+use super::nodes::Nodes;
 use crate::records::VolumeRecord;
 
 /// Kind and name.
@@ -19,7 +21,7 @@ pub type Place = (i32, String);
 #[derive(Default)]
 pub struct Copy {
     volumes: BTreeMap<String, Known>,
-    pub nodes: BTreeMap<String, v1::Node>,
+    pub nodes: Nodes,
     /// Everything but volumes, as the catalog told it.
     others: BTreeMap<Place, v1::Object>,
     /// What is left of deleted objects, as the catalog told it: without it, what was deleted would come back
@@ -75,7 +77,7 @@ impl Copy {
     /// Anything but a volume.
     pub fn insert_other(&mut self, place: Place, object: v1::Object) {
         if let Some(Body::Node(node)) = &object.body {
-            self.nodes.insert(place.1.clone(), node.clone());
+            self.nodes.insert(&place.1, object.version, node.clone());
         }
         let is_newer = |known: &v1::Object| known.version <= object.version;
         if self.others.get(&place).is_none_or(is_newer) {
@@ -87,6 +89,9 @@ impl Copy {
 
     /// Something was deleted. Whether that was the object that is known, or a later one of its name.
     pub fn delete(&mut self, place: &Place, left: &v1::Object) -> bool {
+        if place.0 == i32::from(v1::Kind::Node) {
+            self.nodes.delete(&place.1, left.version);
+        }
         let is_volume = place.0 == i32::from(v1::Kind::Volume);
         let is_known = match (is_volume, self.volumes.get(&place.1), self.others.get(place)) {
             (true, Some(known), _) => {
@@ -107,19 +112,18 @@ impl Copy {
         if is_volume {
             self.volumes.remove(&place.1);
         }
-        if place.0 == i32::from(v1::Kind::Node) {
-            self.nodes.remove(&place.1);
-        }
         true
     }
 
-    /// Whether another volume may have the name of this one: it was deleted, or, where a catalog of an earlier version keeps
+    /// Whether another volume may have the name of this one: it was deleted, perhaps before its mark was dropped, or, where a catalog of an earlier version keeps
     /// no marks, it is not lost and the other one is later.
     pub fn gives_way(&self, known: &Known, object: &v1::Object) -> bool {
         let seen = known.record.object.version;
         let is_later = object.deleted_uids.is_empty() && seen.0 < object.version;
         let is_lost = self.lost.contains(&volume_place(&known.record.name));
-        is_deleted(object, known.record.uid, Some(seen)) || is_later && !is_lost
+        // Nothing is wiped by this: content goes by its own mark only.
+        let is_long_gone = mark_was_dropped(&known.object, object);
+        is_deleted(object, known.record.uid, Some(seen)) || is_long_gone || is_later && !is_lost
     }
 
     /// The catalog has lost this very volume. Whether that is new.
@@ -134,8 +138,7 @@ impl Copy {
         let others = self.others.iter().filter(|(place, it)| is_lost(place, it.version));
         let others: Vec<Place> = others.map(|(place, _)| place.clone()).collect();
         self.lost.extend(others);
-        let nodes = |name: &str| told.contains_key(&(v1::Kind::Node.into(), name.into()));
-        self.nodes.retain(|name, _| nodes(name));
+        self.nodes.compare(told);
         let mut new = Vec::new();
         for (name, known) in &self.volumes {
             let place = volume_place(name);

@@ -43,7 +43,7 @@ pub async fn follow(books: Arc<Books>, fence: Arc<Fence>, shard: Sender) {
 }
 
 impl Books {
-    fn take(&self, object: &v1::Object, shard: &Sender) {
+    pub(super) fn take(&self, object: &v1::Object, shard: &Sender) {
         let Some(key) = &object.key else { return };
         match (&object.body, key.kind()) {
             (Some(Body::Volume(_)), _) => {
@@ -78,12 +78,12 @@ impl Books {
     }
 
     /// Notes what the catalog does not have any more though nothing says that it was deleted.
-    fn compare(&self, told: &BTreeMap<Place, u64>) {
+    pub(super) fn compare(&self, told: &BTreeMap<Place, u64>) {
         for volume in self.copy().compare(told) {
             error!(volume, "{}", super::LOST);
         }
-        let own = self.copy().nodes.values().any(|node| node.id == self.node.0);
-        if !own {
+        // Only here: two processes of one name would otherwise replace each other's record for ever.
+        if !self.copy().nodes.has(self.node, self.registered().as_ref()) {
             self.unlisted.notify_one();
         }
     }

@@ -3,6 +3,7 @@ mod asks;
 pub mod convert;
 mod copy;
 mod follow;
+mod nodes;
 #[cfg(test)]
 mod tests;
 
@@ -80,7 +81,9 @@ pub struct Books {
     current: watch::Sender<bool>,
     /// Runs of targets that have asked and not stopped: only the first answer may come from memory.
     asking: Mutex<BTreeSet<Boot>>,
-    /// The catalog has everything told, and not this node.
+    /// What this node registers of itself, once that is known.
+    registered: Mutex<Option<v1::Node>>,
+    /// The catalog has told everything, and does not have this node as it registered.
     unlisted: Notify,
 }
 
@@ -94,6 +97,7 @@ impl Books {
             copy: Mutex::default(),
             current: watch::Sender::new(false),
             asking: Mutex::default(),
+            registered: Mutex::default(),
             unlisted: Notify::new(),
         };
         for known in books.remembered() {
@@ -102,7 +106,16 @@ impl Books {
         books
     }
 
-    /// Until the catalog has told everything, and this node is not in it.
+    /// What the catalog is to have of this node from now on.
+    pub fn set_registered(&self, node: v1::Node) {
+        *self.registered.lock().unwrap_or_else(PoisonError::into_inner) = Some(node);
+    }
+
+    fn registered(&self) -> Option<v1::Node> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Until the catalog has told everything, and this node is not in it, or in an older or another record.
     pub async fn unlisted(&self) {
         self.unlisted.notified().await;
     }
@@ -270,7 +283,7 @@ impl Books {
     pub fn nodes(&self) -> NodeBook {
         let copy = self.copy();
         let address = |node: &v1::Node| node.peer_address.parse::<SocketAddr>().ok();
-        let known = copy.nodes.values().filter_map(|node| Some((NodeId(node.id), address(node)?)));
+        let known = copy.nodes.iter().filter_map(|node| Some((NodeId(node.id), address(node)?)));
         known.collect()
     }
 

@@ -2,10 +2,12 @@
 use std::path::PathBuf;
 
 use certs::Name;
+use mio::Poll;
 use replication::catalog::CatalogAnswer;
 use replication::words::CatalogVersion;
 
 use super::*;
+use crate::shard::{Sender, Shard};
 
 const HERE: NodeId = NodeId(1);
 
@@ -196,4 +198,144 @@ async fn what_is_left_of_deleted_objects_is_told() {
     again.deleted_uids = vec![vec![7; 16]];
     bench.books.usable(&again).unwrap();
     assert!(marks().is_empty(), "the object itself has them");
+}
+
+fn node(id: u64, version: u64, port: u16) -> v1::Object {
+    let (name, peer_address) = (format!("node-{id}"), format!("10.0.0.{id}:{port}"));
+    let key = Some(node_key(&name));
+    let node = v1::Node { id, name, peer_address, ..v1::Node::default() };
+    v1::Object { key, version, body: Some(Body::Node(node)), ..v1::Object::default() }
+}
+
+fn forgotten(id: u64, version: u64) -> v1::Object {
+    v1::Object { body: None, ..node(id, version, 0) }
+}
+
+/// What a watch tells books.
+struct Telling<'a> {
+    books: &'a Books,
+    shard: Sender,
+}
+
+impl Telling<'_> {
+    fn new(books: &Books) -> Telling<'_> {
+        let (shard, _orders) = Sender::new(Shard::waker(&Poll::new().unwrap()).unwrap());
+        Telling { books, shard }
+    }
+
+    fn news(&self, object: &v1::Object) {
+        self.books.take(object, &self.shard);
+    }
+
+    fn everything(&self, objects: &[v1::Object]) {
+        let place = |object: &v1::Object| copy::place(object.key.as_ref().unwrap());
+        objects.iter().for_each(|object| self.news(object));
+        self.books.compare(&objects.iter().map(|it| (place(it), it.version)).collect());
+    }
+
+    fn port(&self, id: u64) -> Option<u16> {
+        self.books.nodes().get(&NodeId(id)).map(SocketAddr::port)
+    }
+
+    /// Whether this node was to register again since it was last asked.
+    async fn is_unlisted(&self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.books.unlisted() => true,
+            () = std::future::ready(()) => false,
+        }
+    }
+}
+
+/// Protects from a catalog that was restored from a backup: peers would be called where they were long ago.
+#[tokio::test]
+async fn an_older_record_of_a_node_does_not_move_it() {
+    let bench = Bench::new("moved");
+    let told = Telling::new(&bench.books);
+    told.everything(&[node(1, 3, 70), node(2, 9, 81)]);
+    told.everything(&[node(1, 3, 70), node(2, 4, 80)]);
+    assert_eq!(told.port(2), Some(81));
+    told.everything(&[node(1, 3, 70), node(2, 4, 80)]);
+    assert_eq!(told.port(2), Some(81), "also when it is told again");
+
+    told.news(&node(2, 5, 82));
+    assert_eq!(told.port(2), Some(82), "it has registered in the restored catalog");
+    told.everything(&[node(1, 3, 70), node(2, 6, 83)]);
+    assert_eq!(told.port(2), Some(83), "and again");
+    told.news(&forgotten(2, 7));
+    assert_eq!(told.port(2), None);
+}
+
+/// Protects from nodes that do not find each other any more because the catalog began anew.
+#[tokio::test]
+async fn an_empty_catalog_leaves_the_addresses_known() {
+    let bench = Bench::new("addresses");
+    let told = Telling::new(&bench.books);
+    told.everything(&[node(1, 3, 70), node(2, 9, 80), node(3, 5, 90)]);
+    told.everything(&[]);
+    assert_eq!([1, 2, 3].map(|id| told.port(id)), [Some(70), Some(80), Some(90)]);
+
+    told.news(&node(2, 1, 81));
+    assert_eq!(told.port(2), Some(81), "it has registered in the empty catalog");
+    told.news(&forgotten(2, 2));
+    told.everything(&[forgotten(2, 2), forgotten(3, 6)]);
+    assert_eq!([1, 2, 3].map(|id| told.port(id)), [Some(70), None, None], "a mark deletes");
+}
+
+/// Protects from a node that finds an old address of its own in a restored catalog, and leaves it there.
+#[tokio::test]
+async fn a_node_that_the_catalog_has_in_an_older_version_or_not_at_all_is_unlisted() {
+    let bench = Bench::new("unlisted");
+    let told = Telling::new(&bench.books);
+    told.everything(&[node(1, 9, 71)]);
+    assert!(!told.is_unlisted().await);
+    told.everything(&[node(1, 4, 70)]);
+    assert!(told.is_unlisted().await, "an older record");
+    told.news(&node(1, 5, 71));
+    told.everything(&[node(1, 5, 71)]);
+    assert!(!told.is_unlisted().await, "it has registered again");
+    told.everything(&[]);
+    assert!(told.is_unlisted().await, "an empty catalog");
+    told.everything(&[forgotten(1, 6)]);
+    assert!(told.is_unlisted().await, "a mark");
+}
+
+/// Protects from an old address that was stored again, in a version that is later than the right one.
+#[tokio::test]
+async fn a_node_that_the_catalog_has_elsewhere_is_unlisted() {
+    let bench = Bench::new("elsewhere");
+    let told = Telling::new(&bench.books);
+    let registered = node(1, 0, 71);
+    let Some(Body::Node(own)) = registered.body else { panic!("it is a node") };
+    bench.books.set_registered(own.clone());
+    told.everything(&[node(1, 9, 71)]);
+    assert!(!told.is_unlisted().await);
+    told.everything(&[node(1, 10, 70)]);
+    assert!(told.is_unlisted().await);
+    let body = Some(Body::Node(v1::Node { cordoned: true, ..own }));
+    told.everything(&[v1::Object { body, ..node(1, 11, 71) }]);
+    assert!(!told.is_unlisted().await, "others may cordon it");
+}
+
+/// Protects from a node that was away while its volume and many later ones of the name were deleted: it would never obey
+/// the last one. That a mark was dropped wipes nothing.
+#[tokio::test]
+async fn a_volume_whose_mark_was_dropped_gives_its_name_away_and_is_not_wiped_for_it() {
+    let bench = Bench::new("dropped");
+    let books = &bench.books;
+    books.usable(&db(9, "b")).unwrap();
+    let mut last = db(60, "c");
+    last.deleted_uids = (101..=116).map(|uid| vec![uid; 16]).collect();
+    let Some(Body::Volume(volume)) = &mut last.body else { panic!("it is a volume") };
+    volume.uid = vec![8; 16];
+    assert!(!is_deleted(&last, VolumeUid([7; 16]), None), "nothing is wiped by it");
+    let of = Of { name: "db", uid: VolumeUid([7; 16]) };
+    let before = convert::known(&db(9, "b")).unwrap().record.object;
+    let answer = books.judge(of, Some(&before), &Found::Object(last.clone()));
+    assert_eq!(answer, Some(CatalogAnswer::Missing), "nor is its target told so");
+    let mut fewer = last.clone();
+    fewer.deleted_uids.pop();
+    assert!(books.usable(&fewer).is_none(), "its own mark would be there");
+    assert_eq!(books.usable(&last).unwrap().record.uid, VolumeUid([8; 16]));
+    assert_eq!(books.lost().1, 0);
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use proto::deletion::mark_was_dropped;
 use proto::v1::object::Body;
 use proto::v1::{CatalogCopy, Object};
 use tracing::{info, warn};
@@ -18,7 +19,10 @@ use crate::catalog::Books;
 /// A copy that was taken while something went wrong is not the last one.
 const KEPT_MAX: usize = 3;
 const END: &str = ".copy";
+/// Ends the names of files that are not whole yet. Earlier versions had many names for them.
 const UNFINISHED: &str = ".new";
+/// Always the same name: a disk that is full has at most one such file.
+const NEW: &str = "copy.new";
 
 #[derive(Clone, Debug)]
 pub struct Copies {
@@ -26,10 +30,19 @@ pub struct Copies {
 }
 
 impl Copies {
+    /// Removes what an earlier process did not finish.
     pub fn open(state: &Path) -> io::Result<Copies> {
         let folder = state.join("catalog");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.to_string_lossy().ends_with(UNFINISHED)
+                && let Err(error) = fs::remove_file(&path)
+            {
+                warn!(path = %path.display(), %error, "an unfinished copy of the catalog stays");
+            }
+        }
         Ok(Copies { folder })
     }
 
@@ -38,11 +51,11 @@ impl Copies {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            if path.to_string_lossy().ends_with(END) {
+            if stamp(&path).is_some() {
                 files.push(path);
             }
         }
-        files.sort();
+        files.sort_by_key(|path| stamp(path));
         Ok(files)
     }
 
@@ -59,21 +72,46 @@ impl Copies {
         Ok(None)
     }
 
-    /// Durable when it returns; the oldest go.
+    /// Durable when it returns; the oldest go. Leaves nothing behind if it fails.
     pub fn keep(&self, copy: &CatalogCopy) -> io::Result<()> {
-        // Names are in the order of time.
-        let path = self.folder.join(format!("{:016}{END}", copy.taken_ms));
-        let new = self.folder.join(format!("{:016}{UNFINISHED}", copy.taken_ms));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&proto::copy::encode(copy, certs::sha256))?;
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
+        // Behind all that are there, readable or not: a clock that went back must not make the copy taken last the
+        // oldest one.
+        let files = self.files()?;
+        let last = files.last().and_then(|path| stamp(path));
+        let stamp = last.map_or(0, |last| last.saturating_add(1)).max(copy.taken_ms);
+        let path = self.folder.join(format!("{stamp:016}{END}"));
+        let new = self.folder.join(NEW);
+        let written = write(&new, &proto::copy::encode(copy, certs::sha256));
+        if let Err(error) = written.and_then(|()| fs::rename(&new, &path)) {
+            // The first error is the one that says why.
+            let _ = remove(&new);
+            return Err(error);
+        }
         let files = self.files()?;
         for old in files.iter().take(files.len().saturating_sub(KEPT_MAX)) {
             fs::remove_file(old)?;
         }
         File::open(&self.folder)?.sync_all()
+    }
+}
+
+/// The number in a copy's name. Copies are in its order; it is the time at which a copy was taken, or later.
+fn stamp(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.strip_suffix(END)?.parse().ok()
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    remove(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Also if it is not there.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -124,11 +162,17 @@ fn lost<'a>(last: &'a CatalogCopy, next: &CatalogCopy) -> Vec<&'a str> {
     let mut known: std::collections::BTreeSet<Vec<u8>> =
         next.objects.iter().filter_map(uid_of).collect();
     known.extend(next.objects.iter().flat_map(|object| object.deleted_uids.iter().cloned()));
-    let volumes = last.objects.iter().filter_map(|object| match &object.body {
-        Some(Body::Volume(volume)) => Some(volume),
+    // A name keeps a few marks only.
+    let is_long_gone = |earlier: &Object| {
+        let later = next.objects.iter().find(|it| earlier.key.is_some() && it.key == earlier.key);
+        later.is_some_and(|later| mark_was_dropped(earlier, later))
+    };
+    let missing = last.objects.iter().filter_map(|object| match &object.body {
+        Some(Body::Volume(volume)) if !known.contains(&volume.uid) => Some((object, volume)),
         _ => None,
     });
-    volumes.filter(|it| !known.contains(&it.uid)).map(|it| it.name.as_str()).collect()
+    let lost = missing.filter(|(object, _)| !is_long_gone(object));
+    lost.map(|(_, volume)| volume.name.as_str()).collect()
 }
 
 /// A catalog keeps what is left of a deleted object. What it has no trace of it has lost, and the last copy that has it
@@ -177,6 +221,66 @@ mod tests {
         fs::remove_dir_all(&state).unwrap();
     }
 
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<_> = entries.map(|it| name(it).into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn state(name: &str) -> PathBuf {
+        let state = std::env::temp_dir().join(format!("pollux-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&state);
+        state
+    }
+
+    /// Protects from unfinished copies that fill the disk, one for each start on which it was full.
+    #[test]
+    fn unfinished_copies_are_gone_after_a_start() {
+        let state = state("copies-unfinished");
+        Copies::open(&state).unwrap().keep(&copy(7, vec![volume("db", 7)])).unwrap();
+        let folder = state.join("catalog");
+        for stamp in [8, 9] {
+            fs::write(folder.join(format!("{stamp:016}.new")), b"half").unwrap();
+        }
+        let copies = Copies::open(&state).unwrap();
+        assert_eq!(names(&folder), ["0000000000000007.copy"]);
+        assert_eq!(copies.newest().unwrap().unwrap().taken_ms, 7);
+        fs::remove_dir_all(&state).unwrap();
+    }
+
+    /// Protects from a full disk that is filled further by every try to keep a copy.
+    #[test]
+    fn a_copy_that_could_not_be_kept_leaves_no_file() {
+        let state = state("copies-failed");
+        let copies = Copies::open(&state).unwrap();
+        // No file takes the place of a folder, and no stamp is higher than this one.
+        let folder = state.join("catalog");
+        fs::create_dir(folder.join(format!("{}{END}", u64::MAX))).unwrap();
+        let before = names(&folder);
+        copies.keep(&copy(u64::MAX, vec![volume("db", 7)])).unwrap_err();
+        assert_eq!(names(&folder), before);
+        fs::remove_dir_all(&state).unwrap();
+    }
+
+    /// Protects from a clock that was ahead: until it is reached again, every new copy would be the oldest and be deleted.
+    #[test]
+    fn the_copy_taken_last_is_the_newest_also_after_the_clock_went_back() {
+        let state = state("copies-clock");
+        let copies = Copies::open(&state).unwrap();
+        for at in [10, 11, 12, 5] {
+            copies.keep(&copy(at, vec![volume("db", 7)])).unwrap();
+        }
+        assert_eq!(copies.newest().unwrap().unwrap().taken_ms, 5);
+        assert_eq!(copies.files().unwrap().len(), KEPT_MAX);
+
+        fs::write(copies.files().unwrap().last().unwrap(), b"damaged").unwrap();
+        copies.keep(&copy(4, vec![volume("db", 7)])).unwrap();
+        assert_eq!(copies.newest().unwrap().unwrap().taken_ms, 4, "behind one that is damaged");
+        fs::remove_dir_all(&state).unwrap();
+    }
+
     /// Protects from an empty catalog that pushes the good copies out one by one.
     #[test]
     fn a_catalog_that_lost_a_volume_is_not_copied_over_one_that_has_it() {
@@ -185,6 +289,28 @@ mod tests {
         assert_eq!(lost(&last, &copy(2, vec![volume("db", 9), volume("web", 8)])), ["db"]);
         let deleted = Object { deleted_uids: vec![vec![7; 16]], ..Object::default() };
         assert!(lost(&last, &copy(2, vec![deleted, volume("web", 8)])).is_empty());
+    }
+
+    /// Protects from a node that never takes a copy again, since a volume of its last one was deleted so long ago that its
+    /// mark was dropped.
+    #[test]
+    fn a_volume_whose_name_saw_sixteen_later_deletions_is_not_lost() {
+        let at = |version, marks: std::ops::RangeInclusive<u8>, uid: Option<u8>| Object {
+            key: Some(Key { kind: Kind::Volume.into(), name: "db".into() }),
+            version,
+            deleted_uids: marks.map(|uid| vec![uid; 16]).collect(),
+            body: uid.and_then(|uid| volume("db", uid).body),
+            ..Object::default()
+        };
+        let last = copy(1, vec![at(5, 1..=1, Some(7))]);
+        let next = |object| copy(2, vec![object]);
+        // Seven, and sixteen more: each was made and deleted.
+        assert!(lost(&last, &next(at(38, 101..=116, None))).is_empty());
+        assert!(lost(&last, &next(at(39, 101..=116, Some(117)))).is_empty());
+        assert_eq!(lost(&last, &next(at(38, 101..=115, None))), ["db"], "its mark would be there");
+        assert_eq!(lost(&last, &next(at(4, 101..=116, None))), ["db"], "the catalog went back");
+        let often = copy(1, vec![at(40, 101..=116, Some(7))]);
+        assert_eq!(lost(&often, &next(at(60, 101..=116, None))), ["db"], "these were before it");
     }
 
     /// Protects from tokens, hosts and groups that are gone from the last copy an hour after the catalog lost them.

@@ -34,6 +34,10 @@ struct Books {
     revision: u64,
 }
 
+/// What a catalog had at some time; the default: nothing.
+#[derive(Default)]
+pub struct Backup(Objects);
+
 /// Clones are the same catalog.
 #[derive(Clone, Default)]
 pub struct FalseCatalog {
@@ -88,6 +92,18 @@ impl FalseCatalog {
             books.watchers.retain(|it| it.send(told(Told::Object(object.clone()))).is_ok());
         }
         version
+    }
+
+    /// All that it has, for [`FalseCatalog::go_back`].
+    pub fn backup_file(&self) -> Backup {
+        Backup(self.books.lock().unwrap().objects.clone())
+    }
+
+    /// It is started again with an older file: watches end, and the next ones are told everything.
+    pub fn go_back(&self, to: Backup) {
+        let mut books = self.books.lock().unwrap();
+        books.objects = to.0;
+        books.watchers.clear();
     }
 
     /// Tells an object to the watchers now, whatever was told or asked before.

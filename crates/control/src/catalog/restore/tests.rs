@@ -1,7 +1,9 @@
 //! Protects from a restored copy that takes something back which happened after it was made.
-use proto::v1::{Controller, Key, Membership, Quorum, Token, Volume};
+use proto::v1::swap_request::Change;
+use proto::v1::{Controller, Deletion, Key, Membership, Quorum, Token, Volume};
 
 use super::*;
+use crate::catalog::judge::{Swap, Verdict, judge};
 
 fn volume(uid: u8, grant: u64) -> Option<Body> {
     let quorum = Some(Quorum { grant, ..Quorum::default() });
@@ -127,5 +129,73 @@ fn marks_of_deletion_are_kept_together() {
     let given = of_volume(9, volume(7, 3), &[1, 2]);
     let present = Present { object: Some(of_volume(4, None, &[2, 3])) };
     let Restored::Stored(object) = restore(&present, given, 50) else { panic!("it is stored") };
-    assert_eq!(object.deleted_uids, [vec![1; 16], vec![2; 16], vec![3; 16]]);
+    assert_eq!(object.deleted_uids, [vec![3; 16], vec![1; 16], vec![2; 16]], "older ones first");
+}
+
+/// Protects `pollux site forget`: nodes wipe by the very mark that it stores.
+#[test]
+fn a_new_mark_replaces_the_oldest_of_a_full_list() {
+    let full: Vec<u8> = (1..=16).collect();
+    let present = Present { object: Some(of_volume(33, None, &full)) };
+    let Restored::Stored(object) = restore(&present, of_volume(34, None, &[99]), 50) else {
+        panic!("the mark is stored")
+    };
+    assert_eq!(object.deleted_uids.len(), DELETED_UIDS_MAX);
+    assert!(has_mark(&object, &[99; 16]) && !has_mark(&object, &[1; 16]), "{object:?}");
+}
+
+/// What a catalog has of a name after it deleted what had it, and stored another volume.
+fn replace(present: Object, uid: u8) -> Object {
+    let swap = |present: Object, expected, change| {
+        let (kind, name) = (Kind::Volume, "db".to_owned());
+        let swap = Swap { kind, name, expected, change, controller: None };
+        match judge(&Present { object: Some(present) }, swap, 1) {
+            Verdict::Done(object) => *object,
+            other => panic!("{other:?}"),
+        }
+    };
+    let version = present.version;
+    let left = swap(present, version, Change::Delete(Deletion {}));
+    swap(left, 0, change_of(volume(uid, 1).unwrap()))
+}
+
+/// Protects from a volume that was deleted so long ago that its mark is gone, and that comes back from a copy.
+#[test]
+fn what_sixteen_later_deletions_followed_was_deleted() {
+    let first = of_volume(5, volume(1, 3), &[]);
+    let later = |cycles: u8| (2..=1 + cycles).fold(first.clone(), replace);
+    let left = |object: &Object| Object { body: None, ..object.clone() };
+    for now in [later(17), later(40)] {
+        assert!(!has_mark(&now, &[1; 16]));
+        assert_eq!(stored(Some(now.clone()), first.clone()), None, "a successor is there");
+        assert_eq!(stored(Some(left(&now)), first.clone()), None, "nothing is there");
+    }
+}
+
+/// Protects a volume of a catalog that began anew, whose versions are below those of an old copy.
+#[test]
+fn what_is_there_is_not_deleted_by_marks_of_others() {
+    let marks: Vec<u8> = (101..=116).collect();
+    let there = of_volume(1, volume(2, 1), &[]);
+    let given = of_volume(40, volume(1, 3), &marks);
+    let refused = restore(&Present { object: Some(there.clone()) }, given.clone(), 50);
+    assert!(matches!(refused, Restored::Refused(_)), "{refused:?}");
+    let left = Object { body: None, ..given };
+    let kept = restore(&Present { object: Some(there.clone()) }, left, 50);
+    assert!(matches!(&kept, Restored::Stored(it) if it.body == there.body), "{kept:?}");
+}
+
+/// Protects a volume that a catalog lost after its name had been used often: its own mark would be the last one.
+#[test]
+fn marks_from_before_a_volume_do_not_say_that_it_was_deleted() {
+    let marks: Vec<u8> = (101..=116).collect();
+    let lost = of_volume(40, volume(1, 3), &marks);
+    assert_eq!(stored(Some(of_volume(60, None, &marks)), lost.clone()), Some(61), "it comes back");
+    let other = of_volume(60, volume(2, 1), &marks);
+    let refused = restore(&Present { object: Some(other) }, lost.clone(), 50);
+    assert!(matches!(refused, Restored::Refused(_)), "{refused:?}");
+    let fresh: Vec<u8> = (121..=136).collect();
+    let older = of_volume(39, volume(2, 1), &fresh);
+    let refused = restore(&Present { object: Some(older) }, lost, 50);
+    assert!(matches!(refused, Restored::Refused(_)), "versions began again: {refused:?}");
 }

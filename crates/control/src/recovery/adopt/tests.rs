@@ -107,3 +107,52 @@ fn a_volume_without_any_object_is_made_of_its_replicas() {
     let found = quorum(&adopted);
     assert_eq!((found.grant, found.membership.unwrap().version), (7, 5));
 }
+
+fn places(adopted: &Adopted) -> Vec<(u64, u64, &str)> {
+    let Some(Body::Volume(volume)) = &adopted.object.body else { panic!("it is a volume") };
+    volume.places.iter().map(|it| (it.replica, it.node, it.pool.as_str())).collect()
+}
+
+/// The replica of this incarnation, wherever it is by now.
+fn found(node: u64, pool: &str, incarnation: u64, applied: &v1::Membership) -> (u64, v1::Replica) {
+    let (_, it) = replica(node, 4, applied.version, applied);
+    (node, v1::Replica { incarnation, pool: pool.into(), ..it })
+}
+
+/// Protects from a place on a node that has no such replica: numbers are given again, so the same number may be another
+/// replica since the copy was taken.
+#[test]
+fn a_number_that_was_given_again_has_its_place_where_its_content_is() {
+    let (two, five) = (membership(2, &[10, 20, 30]), membership(5, &[10, 20, 31]));
+    let object = known(9, 4, two.clone());
+    let adopt_with = |third: Option<(u64, v1::Replica)>, applied: &v1::Membership| {
+        let mut replicas: Vec<_> =
+            (1..=2).map(|n| replica(n, 4, applied.version, applied)).collect();
+        replicas.extend(third);
+        adopt(&object, &Evidence { replicas, targets: Vec::new() }).unwrap()
+    };
+    let moved = adopt_with(Some(found(4, "main", 31, &five)), &five);
+    assert_eq!(places(&moved), [(1, 1, "main"), (2, 2, "main"), (3, 4, "main")]);
+    assert!(moved.notes.iter().any(|note| note.contains("replica 3")), "{:?}", moved.notes);
+    assert_eq!(moved.object.version, 10);
+
+    let pool = adopt_with(Some(found(3, "fast", 30, &two)), &two);
+    assert_eq!(places(&pool)[2], (3, 3, "fast"), "another pool of its node");
+    assert_eq!((pool.notes.len(), pool.object.version), (1, 10), "it is another state");
+
+    let untold = adopt_with(Some(found(3, "", 30, &two)), &two);
+    assert_eq!(untold.object, object, "a pool that is not told is no other pool");
+    let silent = adopt_with(None, &five);
+    assert_eq!(places(&silent)[2], (3, 3, "main"), "nothing better is known");
+}
+
+/// Protects from two replicas in one pool, which the catalog refuses: the copy has a place for the one that no node tells
+/// of, and another one was found there.
+#[test]
+fn a_replica_whose_listed_place_another_one_has_is_waited_for() {
+    let (two, five) = (membership(2, &[10, 20, 30]), membership(5, &[10, 21, 31]));
+    let replicas = vec![found(1, "main", 10, &five), found(2, "main", 31, &five)];
+    let evidence = Evidence { replicas, targets: Vec::new() };
+    let refused = adopt(&known(9, 4, two), &evidence).unwrap_err();
+    assert!(refused.contains("replica 2 votes"), "{refused}");
+}

@@ -290,11 +290,9 @@ impl EnginePool {
         match self.hog {
             None if full => self.make_hog(),
             Some((volume, eaten)) if full && eaten < POOL => self.bite(volume, eaten, BITE),
-            Some((volume, eaten)) if full && eaten < HOG_SIZE => {
-                if now >= self.next_crumb {
-                    self.next_crumb = now.after(CRUMB_EVERY);
-                    self.bite(volume, eaten, CRUMB);
-                }
+            Some((volume, eaten)) if full && eaten < HOG_SIZE && now >= self.next_crumb => {
+                self.next_crumb = now.after(CRUMB_EVERY);
+                self.bite(volume, eaten, CRUMB);
             }
             // A pool that is too busy refuses; so it is asked until the hog is gone.
             Some((volume, eaten)) if !full && eaten > 0 => match self.pool().volume_named(HOG) {

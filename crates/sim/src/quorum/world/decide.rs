@@ -63,9 +63,13 @@ impl Control {
     }
 }
 
+/// The one pool of every node.
+pub(super) const POOL: &str = "pool";
+
 pub(super) fn uid(volume: VolumeNo) -> VolumeUid {
     let mut uid = [0; 16];
-    uid[0] = u8::try_from(volume.0).expect("a few volumes");
+    // The catalog takes no uid of zeros.
+    uid[0] = u8::try_from(volume.0 + 1).expect("a few volumes");
     VolumeUid(uid)
 }
 
@@ -147,12 +151,15 @@ impl World {
         let replicas: BTreeSet<_> = members.iter().map(|member| member.replica).collect();
         let place = |replica| {
             let (node, _) = place_of(replica);
-            v1::Place { replica: replica.0, node: node.0, pool: "pool".into() }
+            v1::Place { replica: replica.0, node: node.0, pool: POOL.into() }
         };
         v1::Volume {
             uid: uid(volume).0.to_vec(),
             name: volume.0.to_string(),
             size: self.plan.volumes[volume.0].size,
+            block_size: u32::try_from(self.plan.volumes[volume.0].block_size)
+                .expect("at most 16 KiB"),
+            compression: "off".into(),
             replicas: u32::try_from(object.desired.len()).expect("a few replicas"),
             quorum: Some(node::catalog::convert::quorum(object)),
             places: replicas.into_iter().map(place).collect(),

@@ -236,6 +236,7 @@ impl World {
                 let told = v1::Replica {
                     replica: super::replica_id(*id, volume).0,
                     incarnation: replica.incarnation().0,
+                    pool: super::decide::POOL.into(),
                     promised_term: replica.promise().term.0,
                     membership_version: state.membership_seen,
                     membership: (applied.version > 0).then(|| node::admin::membership(applied)),
