@@ -71,7 +71,7 @@ impl Combined {
         for (number, mutant) in mutants {
             let line = self.line();
             let changed = changed(source, &body, mutant);
-            write!(self.source, "{number} => {changed}\n").expect("text takes everything");
+            writeln!(self.source, "{number} => {changed}").expect("text takes everything");
             self.blame.push((line..self.line(), vec![*number]));
         }
         write!(self.source, "_ => {}\n}} }}", &source[body]).expect("text takes everything");

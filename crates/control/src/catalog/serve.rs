@@ -82,7 +82,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     if let Err(error) = certs::raise_descriptors() {
-        eprintln!("catalog: the limit of descriptors stays as it is: {error}");
+        tracing::warn!(%error, "the limit of descriptors stays as it is");
     }
     let (address, incoming) = listen(options).await?;
     let file = Arc::new(CatalogFile::open(&options.file)?);

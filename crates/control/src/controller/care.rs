@@ -89,6 +89,11 @@ impl Worries {
         (worry.why, worry.again) = (why, now + worry.pause);
     }
 
+    /// Nothing is done for an object, and why. It is looked at again as soon as the reason is gone.
+    fn waits(&mut self, thing: &Thing, why: String, now: Instant) {
+        self.of.insert(key(thing), Worry { why, pause: PAUSE / 2, again: now });
+    }
+
     /// Forgets everything about objects that are gone.
     fn keep(
         &mut self,
@@ -171,6 +176,12 @@ impl Controller {
     fn look_at_all(self: &Arc<Self>, working: &mut JoinSet<()>) {
         self.forget_what_is_gone();
         for volume in self.books.all::<v1::Volume>() {
+            if let Err(error) = self.uid_not_lost(&volume.name, &volume.uid) {
+                // A change would make the older object that the catalog has the newest one (Q1).
+                let thing = (v1::Kind::Volume, volume.name.clone());
+                self.worries().waits(&thing, error.message, Instant::now());
+                continue;
+            }
             if volume.format.as_ref().is_some_and(|mark| !mark.verified) {
                 // Of a controller that ended while it looked: whoever looks now has claimed the volume.
                 let (thing, of) = ((v1::Kind::Volume, volume.name.clone()), volume.clone());

@@ -68,7 +68,8 @@ impl Controller {
     /// The same for this very volume, of which the catalog may have an older object. Another volume that has its name by
     /// now may be changed, and has to be deleted before the lost one is brought back.
     pub(super) fn uid_not_lost(&self, name: &str, uid: &[u8]) -> Answer<()> {
-        self.not_lost(name, |it| it.uid == uid)
+        self.not_lost(name, |it| it.uid == uid)?;
+        self.lost_are_named(name)
     }
 
     fn not_lost(&self, id: &str, is_it: impl Fn(&v1::VolumeRef) -> bool) -> Answer<()> {
@@ -89,10 +90,15 @@ impl Controller {
         }
     }
 
-    /// The same for a volume that the catalog does not have and that is about to be made, or taken for deleted. A beat
-    /// lists only some of the lost volumes: while there are more, any unknown one may be among them.
+    /// The same for a volume that the catalog does not have and that is about to be made, or taken for deleted.
     pub(super) fn unknown_not_lost(&self, id: &str) -> Answer<()> {
         self.id_not_lost(id)?;
+        self.lost_are_named(id)
+    }
+
+    /// A heartbeat lists only some of the lost volumes. While there are more, any volume may be among them: the catalog
+    /// may have an older object of it, and a change would make that the newest.
+    fn lost_are_named(&self, id: &str) -> Answer<()> {
         let nodes = self.books.all::<v1::Node>();
         let unlisted = |node: &Known<v1::Node>| {
             let beat = self.pulse.beat(node.id)?;

@@ -176,6 +176,41 @@ async fn a_volume_that_nodes_know_better_is_read_and_not_changed() {
     client.set_members("g", &Members { members: Vec::new() }).await.unwrap();
 }
 
+/// Protects from a controller that changes the old object of a rolled-back catalog until it is the newest.
+#[tokio::test]
+async fn nothing_is_done_for_a_volume_that_nodes_know_better() {
+    let control = control().await;
+    let nodes = control.nodes(1).await;
+    control.volume("db", None).await;
+    control.volume("other", None).await;
+    let client = control.client(&control.token);
+    nodes[0].with(|state| (state.lost_count, state.lost) = (1, vec![reference("db")]));
+    let listed = async || client.node("node-1").await.unwrap().lost_volumes;
+    wait_until("a beat tells it", async || listed().await == ["db"]).await;
+    // Each pass of the controller drops such a mark.
+    let unverified = proto::v1::FormatMark {
+        file_system: "ext4".into(),
+        host: "node-1".into(),
+        stage: 1,
+        ..Default::default()
+    };
+    let marked = async |name: &str| {
+        let found = site::client(control.catalog).get(&site::key(name)).await.unwrap().unwrap();
+        let Some(Body::Volume(volume)) = found.body else { panic!("no volume") };
+        volume.format.is_some()
+    };
+    let mark = |volume: &mut Volume| volume.format = Some(unverified.clone());
+    control.change("db", mark).await;
+    // More than one pass.
+    for _ in 0..3 {
+        control.change("other", mark).await;
+        wait_until("the other volume is seen to", async || !marked("other").await).await;
+    }
+    assert!(marked("db").await, "the object of a lost volume was changed");
+    nodes[0].with(|state| (state.lost_count, state.lost) = (0, Vec::new()));
+    wait_until("it is seen to again", async || !marked("db").await).await;
+}
+
 /// Protects lost volumes that a beat has no room to name.
 #[tokio::test]
 async fn while_lost_volumes_are_unnamed_any_unknown_one_may_be_lost() {
@@ -195,7 +230,10 @@ async fn while_lost_volumes_are_unnamed_any_unknown_one_may_be_lost() {
         client.delete_volume("named", &Proof::default()).await,
         "has lost the volume `named`",
     );
-    client.attach_volume("db", &attach_to("node-1")).await.expect("the catalog has it");
+    is_refused(
+        client.attach_volume("db", &attach_to("node-1")).await,
+        "and `db` may be one of them",
+    );
     nodes[0].with(|state| state.lost_count = 1);
     wait_until("all of them are named", async || {
         client.delete_volume("new", &Proof::default()).await.is_ok()

@@ -115,6 +115,8 @@ impl CatalogFile {
         }
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         if database.is_none() {
+            let failed = |error| FileError::Failed(redb::Error::Io(error));
+            open::read_from_disk(&self.path).map_err(failed)?;
             *database = Some(match open::builder().open(&self.path) {
                 Ok(opened) => opened,
                 // Somebody still reads from the one that was given up.

@@ -45,6 +45,7 @@ impl CatalogFile {
         if !path.try_exists().map_err(io)? {
             make(path)?;
         }
+        read_from_disk(path).map_err(io)?;
         let database = builder().open(path).map_err(|error| explain(path, error))?;
         let broken = |error| OpenError::Broken { path: path.into(), error };
         match format_of(&database).map_err(broken)? {
@@ -57,6 +58,18 @@ impl CatalogFile {
         let database = RwLock::new(Some(database));
         Ok(CatalogFile { database, path: path.into(), space, session })
     }
+}
+
+/// What is read from now on is what the disk has. After a sync that failed, also one of an earlier process, the
+/// page cache shows writes that the disk has lost; a database that goes on from them loses later ones too.
+pub(super) fn read_from_disk(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    if let Err(error) = file.sync_data() {
+        // The pages that could not be written are clean now, and are dropped with the others.
+        tracing::error!(%error, file = %path.display(), "the disk has lost writes to the catalog's file");
+    }
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    Ok(())
 }
 
 pub(super) fn builder() -> Builder {

@@ -371,3 +371,36 @@ fn a_database_that_was_given_up_is_opened_again() {
     file.commit(vec![swap("b", 0, 2)]).expect("who writes opens it");
     assert_eq!(file.revision().unwrap(), 2);
 }
+
+/// Whether the beginning of a file is in the page cache; `None` where that cannot be told.
+fn is_cached(file: &fs::File) -> Option<bool> {
+    let mut bytes = [0; 512];
+    let mut slices = [io::IoSliceMut::new(&mut bytes)];
+    match rustix::io::preadv2(file, &mut slices, 0, rustix::io::ReadWriteFlags::NOWAIT) {
+        Ok(_) => Some(true),
+        Err(rustix::io::Errno::AGAIN) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Protects from going on with what only the page cache has: after a failed sync the disk has lost it.
+#[test]
+fn a_file_is_read_from_the_disk_when_it_is_opened() {
+    let scratch = Scratch::new();
+    let path = scratch.path("some");
+    fs::write(&path, [7; 8192]).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    if is_cached(&file) != Some(true) {
+        eprintln!("SKIPPED: this file system does not tell what is cached");
+        return;
+    }
+    open::read_from_disk(&path).unwrap();
+    match is_cached(&file) {
+        Some(true) => {
+            let memory = rustix::fs::fstatfs(&file).unwrap().f_type == 0x0102_1994;
+            assert!(memory, "pages stay that may not be on the disk");
+            eprintln!("SKIPPED: files of a file system in memory have no disk");
+        }
+        told => assert_eq!(told, Some(false)),
+    }
+}
