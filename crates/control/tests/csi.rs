@@ -135,6 +135,22 @@ async fn a_token_that_was_exchanged_counts_at_once() {
     client.controller_get_volume(get()).await.unwrap();
 }
 
+/// Protects from a pod that fails to start during a failover, which takes a few seconds.
+#[tokio::test]
+async fn a_publish_waits_for_a_target_that_is_about_to_serve() {
+    let (driver, mut client) = controller().await;
+    let mut moving = volume(VOLUME);
+    moving["target"]["serving"] = false.into();
+    driver.api.answer(&format!("POST /v1/volumes/{VOLUME}/attach"), moving.clone());
+    let get = format!("GET /v1/volumes/{VOLUME}");
+    driver.api.answer(&get, moving);
+    driver.api.answer(&get, volume(VOLUME));
+    let context = client.controller_publish_volume(publish()).await.unwrap().into_inner();
+    assert_eq!(context.publish_context["portal"], "10.0.0.1:3260");
+    let asked = driver.api.asked();
+    assert_eq!(asked.iter().filter(|asked| asked.line == get).count(), 2);
+}
+
 #[tokio::test]
 async fn a_volume_lives() {
     let (driver, mut client) = controller().await;

@@ -38,18 +38,24 @@ static ENGINE: [Suite; 3] = [
     ),
 ];
 
-static NODE: [Suite; 3] = [
+static NODE: [Suite; 4] = [
     suite("test --locked -p node --lib --tests", 30),
     Suite {
         env: SOME_WORLDS,
         ..suite("test --locked -p sim --test quorum --test store_adapter", 30)
     },
     suite("test --locked -p rig --test bad_input --test catch_up --test changes --test stale", 40),
+    suite("test --locked -p rig --test full_pool --test failed_pool --test peers_tls", 40),
 ];
 
-static CONTROL: [Suite; 2] = [
+static CONTROL: [Suite; 3] = [
     suite("test --locked -p control --lib --tests", 30),
     suite("test --locked -p rig --test node_loss --test group_snapshots --test old_controller", 40),
+    suite(
+        "test --locked -p rig --test stranded --test catalog_loss --test crash_matrix --test \
+         attach_bad_input",
+        40,
+    ),
 ];
 
 /// How long a suite may take with a mutant that is built, if it takes so long without one.

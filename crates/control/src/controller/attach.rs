@@ -132,6 +132,9 @@ mod tests {
         assert_eq!(attach(&mut volume, &to(false, false), "a", "iqn.a"), Ok(()));
         assert_eq!(attach(&mut volume, &to(false, false), "a", "iqn.a"), Ok(()));
         assert_eq!(volume.attachments.len(), 1);
+        volume.attachments[0].stage = 5;
+        assert_eq!(attach(&mut volume, &to(false, false), "a", "iqn.a"), Ok(()), "it is staged");
+        assert_eq!(volume.attachments[0].stage, 5);
         let refused = attach(&mut volume, &to(true, false), "a", "iqn.a").expect_err("another way");
         assert_eq!(refused.code, Code::AlreadyExists);
         let refused = attach(&mut volume, &to(false, false), "b", "iqn.b").expect_err("taken");

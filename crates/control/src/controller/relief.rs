@@ -78,6 +78,15 @@ pub fn choose<'a>(quorum: &v1::Quorum, candidates: &'a [Candidate]) -> Option<&'
     reaching.min_by_key(|it| (it.load, it.node))
 }
 
+/// How many targets each node has.
+fn targets_by_node<'a>(all: impl Iterator<Item = &'a v1::Quorum>) -> BTreeMap<u64, usize> {
+    let mut load = BTreeMap::new();
+    for quorum in all {
+        *load.entry(quorum.holder).or_default() += 1;
+    }
+    load
+}
+
 impl Controller {
     /// A node that reaches a quorum of the volume's voters.
     pub(super) async fn relief_for(&self, volume: &v1::Volume) -> Answer<Known<v1::Node>> {
@@ -85,10 +94,8 @@ impl Controller {
         let sets = quorum.membership.iter().flat_map(|it| it.voters.iter().chain(&it.next));
         let voters: BTreeSet<u64> =
             sets.flat_map(|voters| &voters.members).map(|member| member.replica).collect();
-        let mut load = BTreeMap::<u64, usize>::new();
-        for other in self.books.all::<v1::Volume>() {
-            *load.entry(other.quorum.as_ref().map_or(0, |it| it.holder)).or_default() += 1;
-        }
+        let others = self.books.all::<v1::Volume>();
+        let load = targets_by_node(others.iter().filter_map(|other| other.quorum.as_ref()));
         // A replica whose pool failed answers a call, and is of no use.
         let places = volume.places.iter().filter(|place| voters.contains(&place.replica));
         let places: Vec<&v1::Place> = places.filter(|place| !self.has_failed(place)).collect();
@@ -175,6 +182,14 @@ mod tests {
     }
 
     /// Protects from a move that does not help, and from one to a node that is loaded more than another.
+    #[test]
+    fn targets_are_counted_by_the_node_that_has_them() {
+        let held_by = |holder| v1::Quorum { holder, ..v1::Quorum::default() };
+        let all = [held_by(1), held_by(3), held_by(1)];
+        let load = targets_by_node(all.iter());
+        assert_eq!(load.into_iter().collect::<Vec<_>>(), [(1, 2), (3, 1)]);
+    }
+
     #[test]
     fn only_a_node_that_reaches_a_quorum_takes_over() {
         let plain = quorum(None);

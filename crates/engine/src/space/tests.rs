@@ -158,6 +158,22 @@ fn an_extent_outside_of_the_regions_is_not_held() {
     assert!(!held(u64::MAX - 4, 8), "beyond all numbers");
 }
 
+/// Protects the space pages of a region from a record that claims them, and a region's count from an extent that is partly
+/// of the next one.
+#[test]
+fn an_extent_over_a_head_or_two_regions_is_not_held() {
+    let layout = layout(SectorSize::B512, 3 * SPACE_SPAN);
+    let held = |start: u64, sectors: u64| layout.holds(Extent { start: Sector(start), sectors });
+    let next = layout.region_start(Region(1)).0;
+    assert!(held(next - 8, 8), "the last of a region");
+    assert!(!held(next - 8, 16), "two regions");
+    for head in layout.region_heads(Region(1)) {
+        assert!(!held(head.start.0, 1), "{head:?}");
+        assert!(!held(head.end().0 - 1, 2), "{head:?}");
+        assert!(held(head.end().0, 1), "behind {head:?}");
+    }
+}
+
 fn open(region: u64) -> (Layout, OpenRegion) {
     let layout = layout(SectorSize::B512, 5 * SPACE_SPAN);
     let open = OpenRegion::virgin(&layout, Region(region));

@@ -52,7 +52,8 @@ impl World {
             // Of a run that was killed.
             Left::sweep(folder, &folder.join("a"))?;
         }
-        let rig = Rig::start_controlled(folder, &[16 * 1024 * MIB], &[])?;
+        // Many volumes are made in it, and little is written to each.
+        let rig = Rig::start_controlled_sparse(folder, &[16 * 1024 * MIB], &[])?;
         let api = rig.catalog_address().replace(":7460", ":7470");
         let plugin = Plugin::start(folder, api)?;
         let caller = plugin.caller()?;

@@ -23,10 +23,13 @@ impl NodeService {
         let uid = volume.uid.clone();
         let wanted = Stage { uid, path: at, mount, read_only, credential };
         let staged = self.stage(&volume, wanted).await;
-        let is_new = !before.attachments.iter().any(|it| it.host == attach.host);
-        // Somebody else may be mounting it at this moment, for whom the site let it in as well.
-        let is_busy = staged.as_ref().is_err_and(|error| error.code() == tonic::Code::Aborted);
-        if staged.is_err() && is_new && !is_busy {
+        if let Err(error) = &staged
+            && is_taken_back(
+                error,
+                before.attachments.iter().map(|it| it.host.as_str()),
+                &attach.host,
+            )
+        {
             let from = Detach { host: attach.host, credential: attach.credential };
             // The first error is the one to tell.
             let _ = client.detach_volume(&volume.uid, &from).await;
@@ -57,6 +60,16 @@ impl NodeService {
     }
 }
 
+/// Whether a mount that failed detaches the volume from its host again: not if it was attached before, and not if
+/// another mount is under way, for which the site let the host in as well.
+fn is_taken_back<'a>(
+    error: &Status,
+    mut hosts_before: impl Iterator<Item = &'a str>,
+    host: &str,
+) -> bool {
+    !hosts_before.any(|before| before == host) && error.code() != tonic::Code::Aborted
+}
+
 /// What a person wants of a volume.
 pub struct Mounted {
     pub at: std::path::PathBuf,
@@ -64,4 +77,22 @@ pub struct Mounted {
     pub kind: Option<String>,
     pub read_only: bool,
     pub credential: Option<Credential>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_that_failed_detaches_only_what_it_attached_itself() {
+        let taken_back = |error: &Status, before: &[&'static str]| {
+            is_taken_back(error, before.iter().copied(), "here")
+        };
+        let failed = Status::unavailable("no target");
+        assert!(taken_back(&failed, &[]));
+        assert!(taken_back(&failed, &["elsewhere"]));
+        assert!(!taken_back(&failed, &["elsewhere", "here"]), "it was attached before");
+        let busy = Status::aborted("another mount is under way");
+        assert!(!taken_back(&busy, &[]));
+    }
 }

@@ -84,6 +84,13 @@ pub struct Driver {
     mirrors: Vec<Mirror>,
 }
 
+/// What a pool may take with these limits: three times the bytes of the queue (queued, under way, read), its buffers, and less
+/// than a MiB for pages, overlays and extents together.
+fn memory_max() -> usize {
+    let limits = Limits::tiny();
+    3 * limits.queue_bytes + limits.buffer_bytes + (1 << 20)
+}
+
 /// Options for opening a pool in a test: everything small.
 pub fn open_options() -> OpenOptions {
     OpenOptions::with(Limits::tiny())
@@ -173,6 +180,8 @@ impl Driver {
             self.pool().poll();
             self.take_replies();
         }
+        let memory = self.pool().memory();
+        assert!(memory <= memory_max(), "{memory} bytes, which no limit allows");
     }
 
     fn plain_step(&mut self) {
