@@ -152,3 +152,13 @@ fn a_choice_and_a_confirmation_at_once_are_both_answered() {
     assert!(matches!(answer, Some(Err(CommandError::Invalid { .. }))), "{answer:?}");
     assert!(stage.is_serving());
 }
+
+/// Protects a volume whose catalog was brought back to what its replicas have seen: they refused this target before.
+#[test]
+fn a_catalog_that_is_brought_back_lets_a_waiting_target_serve() {
+    let mut stage = behind_a_restored_catalog();
+    stage.catalog.version = CatalogVersion(stage.catalog.version.0 + 1);
+    stage.catalog.membership.version = 7;
+    stage.pass(Span::secs(6));
+    assert!(stage.is_serving(), "{:?}", stage.target.status(stage.now));
+}
