@@ -33,10 +33,10 @@ pub use limits::{
     WRITE_MAX,
 };
 pub use pool::{
-    ChangedRange, Changes, Counters, CreateOptions, Damage, Extent, GranuleSums, Inspection, Op,
-    OpenOptions, Part, Pool, PoolInfo, Reply, RequestId, Runs, ScrubStatus, Since, SnapshotInfo,
-    SnapshotsOfDeleted, Staged, StagingInfo, Stamps, Subject, Usage, VolumeInfo, Zeroing, create,
-    inspect, pool_uuid, write_cost, zero_cost,
+    ChangedRange, Changes, Counters, CreateOptions, Damage, Extent, GranuleSums, Inspection,
+    Memory, Op, OpenOptions, Part, Pool, PoolInfo, Reply, RequestId, Runs, ScrubStatus, Since,
+    SnapshotInfo, SnapshotsOfDeleted, Staged, StagingInfo, Stamps, Subject, Usage, VolumeInfo,
+    Zeroing, create, inspect, pool_uuid, write_cost, zero_cost,
 };
 pub use units::{Checksum, Epoch, SnapshotId, VolumeId};
 pub use volume::{BlockSize, CloneSpec, Compression, SnapshotSpec, VolumeSpec};

@@ -130,8 +130,17 @@ pub struct SnapshotInfo {
     pub state: Vec<u8>,
 }
 
+/// Memory of an open pool, in bytes: what is used, and what it never exceeds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    pub used: usize,
+    pub bound: usize,
+}
+
 /// An overlay entry with its share of the tree around it; measured with a counting allocator.
 const OVERLAY_ENTRY: usize = 96;
+/// Space extents, displaced blocks and freed pages that come with one overlay entry.
+const ENTRY_EXTENTS: usize = 5 * 16;
 
 impl<D: Disk> Pool<D> {
     pub fn info(&self) -> PoolInfo {
@@ -261,16 +270,27 @@ impl<D: Disk> Pool<D> {
         }
     }
 
-    /// Bytes that the engine's own structures take now. The limits bound them, whatever the sizes of pool and volumes.
-    pub fn memory(&self) -> usize {
+    /// What the engine's own structures take now, and at the most.
+    pub fn memory(&self) -> Memory {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.entries());
-        self.pages.cached() * MAP_PAGE
-            + (self.active.entries() + frozen) * OVERLAY_ENTRY
-            + self.space.extents() * 16
-            + self.queue.bytes()
-            + self.in_flight.bytes
-            + self.reads.bytes
-            + self.device.bufs.kept()
+        let entries = self.active.entries() + frozen;
+        let extents = self.space.extents();
+        let entries_max = self.limits.overlay_entries + 512;
+        let extents_max = entries_max + to_usize(self.limits.emptied_leaves) * 128;
+        Memory {
+            used: self.pages.cached() * MAP_PAGE
+                + entries * OVERLAY_ENTRY
+                + extents * 16
+                + self.queue.bytes()
+                + self.in_flight.bytes
+                + self.reads.bytes
+                + self.device.bufs.kept(),
+            bound: self.limits.cache_pages.max(16) * MAP_PAGE
+                + entries_max * (OVERLAY_ENTRY + ENTRY_EXTENTS)
+                + extents_max * 16
+                + 3 * self.limits.queue_bytes
+                + self.limits.buffer_bytes,
+        }
     }
 
     /// Whether nothing is under way, not even a checkpoint.

@@ -39,7 +39,7 @@ pub use blocking::{read as blocking_read, reads as blocking_reads};
 pub use create::{CreateOptions, create};
 pub use credit::{write_cost, zero_cost};
 pub use device::{Device, Purpose, ReadKey};
-pub use info::{Counters, PoolInfo, SnapshotInfo, StagingInfo, VolumeInfo};
+pub use info::{Counters, Memory, PoolInfo, SnapshotInfo, StagingInfo, VolumeInfo};
 pub use open::{Inspection, OpenOptions, inspect, read_directory, read_page};
 pub use read::Extent;
 pub use scrub::{Damage, Part, ScrubStatus};

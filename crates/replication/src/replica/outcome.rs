@@ -92,7 +92,12 @@ impl Replica {
             }
             (Then::Committed, Some(link)) => {
                 let adopted = self.state.import.is_none();
+                // The store takes no such content, however often it is asked: the next round begins anew.
+                let is_useless = !adopted && matches!(error, StoreError::Refused { .. });
                 self.import_failed(link, error, out);
+                if is_useless {
+                    self.drop_import();
+                }
                 // The target believes in the position of before.
                 if adopted && self.is_bound(link) {
                     self.hang_up(link, out);

@@ -55,7 +55,6 @@ impl Target {
     }
 
     pub(super) fn catalog_said(&mut self, answer: CatalogAnswer, cx: &mut Cx<'_>) {
-        let is_swapped = matches!(answer, CatalogAnswer::Swapped(_));
         let object = match answer {
             CatalogAnswer::Object(object) | CatalogAnswer::Swapped(object) => *object,
             CatalogAnswer::Deleted => return self.stop(Stopped::NoVolume, cx),
@@ -67,10 +66,7 @@ impl Target {
         }
         self.steps.lost = false;
         match &self.phase {
-            Phase::Asking(_) => {
-                self.steps.is_grant_fresh = is_swapped && object.holder == self.config.node;
-                self.look_for_grant(object, cx);
-            }
+            Phase::Asking(_) => self.look_for_grant(object, cx),
             _ if object.grant > self.grant() || self.is_given_twice(&object) => {
                 if self.is_chosen_by_it(&object, cx) {
                     self.object = object;
@@ -213,12 +209,6 @@ impl Target {
             Refusal::Promised(promised) if Grant::of(promised.term) == self.grant() => {
                 let start = Start::of(promised.term);
                 match self.phase {
-                    // To outbid it would go on for ever: the other run outbids this one.
-                    Phase::Claiming { .. }
-                        if self.steps.is_grant_fresh && promised.run != self.config.run =>
-                    {
-                        self.steps.was_grant_given = true;
-                    }
                     _ if start >= Start::MAX => self.stop(Stopped::Superseded, cx),
                     Phase::Claiming { .. } => self.claim(start.next(), cx),
                     _ => self.stop(Stopped::Outnumbered { promised }, cx),

@@ -29,10 +29,6 @@ pub struct Steps {
     /// Replicas have seen these; a catalog with less was restored from a backup.
     pub seen_version: u64,
     pub seen_grant: Grant,
-    /// The grant was made for this run alone, by a swap of its own.
-    pub is_grant_fresh: bool,
-    /// Another run had the fresh grant before: the catalog went back in between, and gave it again.
-    pub was_grant_given: bool,
     /// The catalog has lost the volume: no step can be made.
     pub lost: bool,
     /// An operator's choice that the catalog does not have yet.
@@ -51,9 +47,7 @@ impl Steps {
 
     /// Whether the catalog lags behind what replicas have seen: then it is not obeyed.
     pub fn is_catalog_older(&self, grant: Grant) -> bool {
-        self.seen_version > self.membership.version
-            || self.seen_grant > grant
-            || self.was_grant_given
+        self.seen_version > self.membership.version || self.seen_grant > grant
     }
 
     /// Commands of operators that wait for the catalog.

@@ -3,6 +3,7 @@ use replication::bounds::{BOUNDS, Bounds};
 
 use super::clients::Time;
 use super::off::{Check, Off};
+use super::store::{LARGE_POOL, POOL};
 use crate::Rng;
 
 /// What can befall the world. Each has a name in the table of coverage.
@@ -141,6 +142,8 @@ pub struct Plan {
     pub unchecked: Vec<Check>,
 }
 
+/// Snapshots that a volume has at the most, in most worlds.
+const SNAPSHOTS: usize = 4;
 const SEC: u64 = 1_000_000;
 
 /// How many kinds of faults a world has. Many together hide what one alone would show, since little is
@@ -226,7 +229,7 @@ impl Plan {
                 doomed: *rng.pick(&[BOUNDS.doomed, BOUNDS.doomed, 4, 2]),
                 rounds: *rng.pick(&[BOUNDS.rounds, BOUNDS.rounds, 2]),
             },
-            snapshots: 4,
+            snapshots: SNAPSHOTS,
             unchecked: Vec::new(),
         };
         plan.deepen(&mut rng);
@@ -253,6 +256,11 @@ impl Plan {
 }
 
 impl Plan {
+    /// Bytes of each node's pool.
+    pub fn pool_size(&self) -> u64 {
+        if self.snapshots > SNAPSHOTS { LARGE_POOL } else { POOL }
+    }
+
     /// A world with a mechanism turned off, and with the faults under which it matters.
     #[cfg(feature = "faults")]
     pub fn without(seed: u64, off: Off) -> Plan {

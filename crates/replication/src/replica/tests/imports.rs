@@ -310,6 +310,28 @@ fn without_space_an_import_fails_and_keeps_what_it_has() {
     assert_eq!(rig.store.facts().staged, Some(2 * GRANULE));
 }
 
+/// Protects from a replica that never catches up: it goes on with what was staged, and the store refuses it each time.
+#[test]
+fn what_the_store_does_not_adopt_is_not_gone_on_with() {
+    let mut rig = behind();
+    begin(&mut rig, mark(9, 2), SIZE);
+    import(&mut rig, vec![piece(1, 8, Some(5))], 2);
+    rig.answer();
+    let adopt = |op: &StoreOp| matches!(op, StoreOp::Adopt { .. });
+    let refused = StoreError::Refused { reason: "its stamps are too high".to_owned() };
+    rig.store.refuse_op = Some((adopt, refused));
+    commit(&mut rig, None, Vec::new());
+    rig.answer();
+    assert_eq!(committed(&rig), None);
+    assert_eq!((rig.store.facts().staged, rig.state().import), (None, None));
+    rig.store.refuse_op = None;
+    assert_eq!(begin(&mut rig, mark(9, 2), SIZE), Some(0), "from the beginning");
+    import(&mut rig, vec![piece(1, 8, Some(5))], 2);
+    commit(&mut rig, None, Vec::new());
+    rig.answer();
+    assert_eq!(committed(&rig), Some(Position::new(6, 9)));
+}
+
 /// A crash after the mark and before the staging, and the other way round, leaves nothing behind.
 #[test]
 fn half_an_import_is_cleared_away_when_it_is_opened() {

@@ -2,7 +2,6 @@
 use block::{ByteLen, Position, Seq, Term};
 
 use crate::catalog::{CatalogAnswer, VolumeObject};
-use crate::client::Command;
 use crate::history::{Reign, Reigns};
 use crate::message::{ForTarget, ToTarget};
 use crate::target::tests::stage::{Fake, Stage, read};
@@ -74,32 +73,6 @@ fn of_two_nodes_with_one_grant_the_one_that_the_catalog_names_goes_on() {
     assert_eq!(stage.stopped(), None, "an older object is not obeyed");
     stage.step(Event::Catalog(CatalogAnswer::Object(Box::new(again))));
     assert_eq!(stage.stopped(), Some(Stopped::Superseded));
-}
-
-/// Protects the target that serves from one that a catalog which went back gave the same grant: the catalog's versions may
-/// be below those that the other knows for a long time, so that neither would end by itself.
-#[test]
-fn a_run_whose_new_grant_another_one_had_before_does_not_outbid_it() {
-    let mut stage = Stage::new(3);
-    stage.pass(Span::secs(1));
-    assert!(stage.is_serving());
-    let grant = stage.catalog.grant;
-    let served = stage.fake(1).promise;
-    // The catalog of before that grant, which names another node.
-    stage.catalog.grant = Grant(grant.0 - 1);
-    stage.catalog.holder = NodeId(9);
-    stage.take_over(2);
-    stage.pass(Span::secs(8));
-    assert_eq!(stage.catalog.grant, grant, "it was given again");
-    assert!(!stage.is_serving());
-    for replica in 1..=3 {
-        assert_eq!(stage.fake(replica).promise, served, "the other one goes on");
-    }
-    let why = stage.target.status(stage.now).held_because.unwrap_or_default();
-    assert!(why.contains("an operator has to confirm it"), "{why}");
-    stage.command(90, Command::ConfirmCatalog);
-    assert_eq!(stage.command_answer(90), Some(Ok(())));
-    assert!(stage.catalog.grant > grant, "a grant that nobody had");
 }
 
 /// Protects from one replica that stops the target on every node in turn: its store was damaged, or

@@ -23,7 +23,10 @@ use crate::quorum::sparse::Sparse;
 use crate::{CrashDisk, Delivery, Rng};
 
 /// Room for the largest volume with its snapshots, and little more.
-const POOL: u64 = 24 << 20;
+pub const POOL: u64 = 24 << 20;
+/// Where volumes have dozens of snapshots. A copy that is made anew takes more space than its source, whose snapshots share
+/// what was rolled back.
+pub const LARGE_POOL: u64 = 64 << 20;
 /// Read at once by checkers.
 const CHUNK: u64 = 128 << 10;
 /// Larger volumes are sparse, and are read where something was written.
@@ -36,12 +39,14 @@ const BITE: usize = 256 << 10;
 /// than a replica asks for.
 const CRUMB: usize = 16 << 10;
 const CRUMB_EVERY: u64 = 50_000;
-/// The hog is thin, and has room for crumbs until the pool may have space again.
-const HOG_SIZE: u64 = 3 * POOL;
+/// The hog is thin, so many times as large as the pool: it has room for crumbs until there may be space again.
+const HOG_TIMES: u64 = 3;
 const HOG: &str = "hog";
 
 pub struct EnginePool {
     off: Off,
+    /// Of the device.
+    size: u64,
     pub(super) host: Option<Host<CrashDisk>>,
     /// Instead of the host, where the pool did not open.
     pub(super) closed: Option<Closed>,
@@ -88,9 +93,9 @@ fn open(disk: CrashDisk, off: Off) -> Host<CrashDisk> {
 }
 
 impl EnginePool {
-    pub fn new(off: Off, mut rng: Rng, delay: u64) -> EnginePool {
+    pub fn new(off: Off, size: u64, mut rng: Rng, delay: u64) -> EnginePool {
         let physical = *rng.pick(&[SectorSize::B512, SectorSize::B4096]);
-        let mut disk = CrashDisk::new(ByteLen(POOL), SectorSize::B512, rng.next_u64())
+        let mut disk = CrashDisk::new(ByteLen(size), SectorSize::B512, rng.next_u64())
             .with_physical_sector(physical);
         let options =
             CreateOptions { journal: Some(ByteLen(512 << 10)), ..CreateOptions::default() };
@@ -98,6 +103,7 @@ impl EnginePool {
         let host = open(disk.with_delivery(Delivery::Random), off);
         EnginePool {
             off,
+            size,
             host: Some(host),
             closed: None,
             mood: Mood { delay, ..Mood::default() },
@@ -230,8 +236,9 @@ impl EnginePool {
 
     pub fn poll(&mut self, now: Time) -> Vec<Answer> {
         if self.mood.failed {
+            let size = self.size;
             let disk = self.host().pool_mut().disk_mut();
-            disk.fail_writes(ByteOffset(0), ByteLen(POOL));
+            disk.fail_writes(ByteOffset(0), ByteLen(size));
         }
         self.feed_hog(now);
         let mut answers = std::mem::take(&mut self.early);
@@ -289,8 +296,10 @@ impl EnginePool {
         let full = self.mood.full;
         match self.hog {
             None if full => self.make_hog(),
-            Some((volume, eaten)) if full && eaten < POOL => self.bite(volume, eaten, BITE),
-            Some((volume, eaten)) if full && eaten < HOG_SIZE && now >= self.next_crumb => {
+            Some((volume, eaten)) if full && eaten < self.size => self.bite(volume, eaten, BITE),
+            Some((volume, eaten))
+                if full && eaten < HOG_TIMES * self.size && now >= self.next_crumb =>
+            {
                 self.next_crumb = now.after(CRUMB_EVERY);
                 self.bite(volume, eaten, CRUMB);
             }
@@ -320,7 +329,7 @@ impl EnginePool {
         match self.pool().volume_named(HOG) {
             Some(volume) => self.hog = Some((volume, 0)),
             None => {
-                let size = ByteLen(HOG_SIZE);
+                let size = ByteLen(HOG_TIMES * self.size);
                 let spec = VolumeSpec { name: HOG.to_owned(), size, ..VolumeSpec::default() };
                 self.ask_pool(Op::Create { spec });
             }

@@ -9,7 +9,7 @@ use super::sparse::Sparse;
 mod engine_pool;
 mod failing;
 
-pub use engine_pool::{EnginePool, uid as uid_of};
+pub use engine_pool::{EnginePool, LARGE_POOL, POOL, uid as uid_of};
 
 type Answer = (VolumeNo, StoreTag, Result<StoreReply, StoreError>);
 

@@ -69,7 +69,7 @@ impl Node {
         Node {
             life: Life::Down,
             clock: Clock::draw(rng),
-            pool: EnginePool::new(plan.off, rng.fork(), plan.disk_delay),
+            pool: EnginePool::new(plan.off, plan.pool_size(), rng.fork(), plan.disk_delay),
             boot: Boot(0),
             powered: Powered { kernel: 1, device: u128::from(id.0) << 64 },
             noted_failures: 0,

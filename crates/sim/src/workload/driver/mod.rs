@@ -181,7 +181,8 @@ impl Driver {
             self.take_replies();
         }
         let memory = self.pool().memory();
-        assert!(memory <= memory_max(), "{memory} bytes, which no limit allows");
+        assert!(memory.used <= memory.bound, "more than its own bound: {memory:?}");
+        assert!(memory.bound <= memory_max(), "more than its limits allow: {memory:?}");
     }
 
     fn plain_step(&mut self) {
