@@ -1,8 +1,8 @@
 //! Waiting until the kernel has written what it has in memory, for no longer than a while.
 //!
-//! The kernel tells of a failure once, to one of those who ask. So it is in a file before anything else is done about
-//! it: whoever was told may be killed, and nobody else would hear it. Of each attachment at most one sync is under way
-//! at a time in this process, however often it is asked for.
+//! The kernel reports a failure once, to one caller. So the failure is written to a file before anything else is done
+//! about it: that caller may be killed, and no later one gets the report. At most one sync of each attachment runs at a
+//! time in this process, however often it is requested.
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -40,11 +40,11 @@ pub struct Notes {
     pub unsettled: Option<PathBuf>,
 }
 
-/// Calls `sync`, which may block for as long as requests wait for a target. A failure is noted, also if nobody waits
-/// for it any more, and the note goes away again if nothing `is_lost`.
+/// Calls `sync`, which may block for as long as requests wait for a target. A failure is noted, also if the caller's
+/// time is over, and the note is removed again if nothing `is_lost`.
 ///
-/// A sync that somebody else began is waited for first. If it went well another one follows: it may have begun before
-/// the last write.
+/// A sync that another caller began is waited for first. If it succeeds, another one follows: the first may have begun
+/// before the last write.
 pub fn within(
     wait: Duration,
     notes: Notes,
@@ -103,7 +103,7 @@ fn run(
         return Err(SyncError::Lost(error));
     }
     if !was_noted {
-        // One that stays tells of a loss where there was none: somebody looks in vain.
+        // A note that cannot be removed reports a loss that did not happen, which is safe.
         let _ = fs::remove_file(note);
     }
     Err(SyncError::Failed(error))
@@ -184,7 +184,7 @@ impl UnderWay {
 }
 
 /// A file that is there while it is open whether the kernel has dropped something. It is locked meanwhile: one without
-/// a lock was left by a process that was killed, and what the kernel told that one, nobody knows.
+/// a lock was left by a process that was killed, and the report that it may have got is gone with it.
 pub struct Mark {
     path: PathBuf,
     is_left: bool,

@@ -104,8 +104,8 @@ impl Claim {
         })
     }
 
-    /// A sync that went well does not tell of these: the kernel may have told somebody else, or have had something to
-    /// write only afterwards.
+    /// A sync that succeeds does not report these: the kernel reports a failure once, perhaps to another process, and a
+    /// write may fail only after the sync.
     fn no_write_failed(
         &self,
         record: &Record,
@@ -134,9 +134,9 @@ impl Claim {
         }
     }
 
-    /// A driver that was killed while it synced or unmounted may have been told of a loss, and the kernel tells it
-    /// nobody else. So any write that ever failed counts as lost. Without that it does not: what failed may have been
-    /// told to the program that wrote it, or have been written again.
+    /// A driver that was killed during a sync or unmount may have received the kernel's only report of a loss. So after
+    /// such a kill every write that ever failed counts as lost. Otherwise it does not: the program that wrote it may have
+    /// got the error, or the file system may have written it again.
     fn settle(&self, record: &Record) -> Result<(), HostError> {
         let mark = self.folder.unsettled();
         if !Mark::is_left_at(&mark) {
@@ -156,7 +156,7 @@ impl Claim {
         fs::remove_file(&mark).map_err(HostError::system(what))
     }
 
-    /// So that it is told whenever somebody asks again.
+    /// The note makes every later attempt fail too, until the writes are given up by force.
     fn note_loss(&self, record: &Record, reason: String) -> HostError {
         sync::write_note(&self.folder.unwritten(), &reason);
         self.unwritten(record, reason)
